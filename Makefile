@@ -1,0 +1,48 @@
+# Every target does its own set-up in .venv. Another interpreter: make test PYTHON=python3.12
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test slow lint types check format bench coverage clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY)  ## install pdno and its tools into .venv, with the versions of constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "pdno needs Python 3.11 or later: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## the main job end to end on small noisy problems
+	$(BIN)/pdno demo
+
+test: $(READY)  ## all tests but the slow ones, in under five minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not slow"
+
+slow: $(READY)  ## the tests that take minutes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+lint: $(READY)  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## static types
+	$(BIN)/mypy
+
+check: lint types test  ## everything that the continuous integration runs
+
+format: $(READY)  ## put the style right where that can be done
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## measure the solvers and the generator into results/problem.json
+	$(BIN)/python -m benchmarks.problem
+
+coverage: $(READY)  ## which lines the tests run
+	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report --show-missing
+
+clean:  ## remove what the other targets made
+	rm -rf .venv demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,147 @@
+"""The command line: ``pdno generate``, ``pdno demo``. Heavy modules are imported where they are used: --help stays quick."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from .equation import Equation
+
+__all__ = ["app", "main"]
+
+UsageError: Any = typer.BadParameter.__base__  # wherever this version of typer keeps its click
+
+app = typer.Typer(
+    name="pdno",
+    help="Probabilistic operator learning: the law of a PDE solution u given its parameters a, from pairs (a, u).",
+    epilog="Start with: pdno demo",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line. A user's mistake ends in one line on standard error and exit code 2, never in a traceback."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except UserError as error:
+        _stop(str(error), 2)
+    except UsageError as error:
+        where = error.ctx.command_path if error.ctx else "pdno"
+        _stop(f"{' '.join(error.format_message().split())} See: {where} --help", 2)
+    except (typer.Abort, KeyboardInterrupt):
+        _stop("stopped; run the same command again to go on", 130)
+    except OSError as error:
+        _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(message: str, code: int) -> None:
+    typer.echo(f"pdno: {message}", err=True)
+    sys.exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pdno {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+GENERATE_EXAMPLES = """\b
+Examples:
+  pdno generate darcy --points 64 --train 1000 --test 100 --out darcy.zarr
+  pdno generate elliptic1d --train 10000 --noise gaussian:0.05 --out noisy.zarr
+  pdno generate burgers --points 2048 --set viscosity=0.01 --set speed=1 --out steep.zarr
+
+\b
+Equations and their settings (--set):
+  elliptic1d  log_scale=0.1
+  darcy       a_low=4 a_high=12 tau=3 r=2
+  burgers     viscosity=0.1/4π² speed=1/2π t_final=1 rtol=1e-7
+  advection   t_final=0.5 tau=100 r=2
+
+\b
+In Python:  data = pdno.open("darcy.zarr");  data.train.a, data.train.u
+"""
+
+
+@app.command(epilog=GENERATE_EXAMPLES)
+def generate(
+    equation: Annotated[str, typer.Argument(help="elliptic1d, darcy, burgers or advection")],
+    out: Annotated[Path, typer.Option(help="Store to write (a Zarr folder); an existing one is never overwritten.")],
+    points: Annotated[int | None, typer.Option(help="Points along each axis; the paper's number if left out.")] = None,
+    train: Annotated[int, typer.Option(help="Training pairs; their outputs carry the noise.")] = 1000,
+    test: Annotated[int, typer.Option(help="Test pairs, with clean and with noisy outputs.")] = 100,
+    noise: Annotated[
+        str, typer.Option(help="none, gaussian:STD, mixture:1, mixture:2 or field:STD[,TAU,R]; STD in units of u.")
+    ] = "none",
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the equation.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores if left out.")] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="tcp://…", help="Work on this Dask cluster instead.")] = None,
+) -> None:
+    """Generate pairs (a, u) of an equation into a store.
+
+    Stopped or killed, the same command goes on where it was; the finished store is the same to the byte.
+    """
+    from .engine import cores
+    from .generation import generate as make
+    from .progress import progress_bar
+
+    eq = _equation(equation, points, set_ or [])
+    with progress_bar(f"{eq.name} {eq.grid}", "pairs") as progress:
+        data = make(eq, train, test, noise, seed, out, cores() if workers is None else workers, scheduler, progress)
+    size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
+    typer.echo(f"{out}: {data!r}, {size / 1e6:.1f} MB")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for data and pictures; what is there already is used.")] = Path("demo"),
+) -> None:
+    """Generate noisy pairs of all four equations, check them, and draw them: a minute or less."""
+    from .demo import demo as show
+
+    show(out)
+
+
+def _equation(name: str, points: int | None, settings: list[str]) -> "Equation":
+    """The equation of that name with settings KEY=VALUE."""
+    from dataclasses import fields
+
+    from .equation import EQUATIONS
+
+    if name not in EQUATIONS:
+        raise UserError(f"equation {name!r} is unknown; {nearest(name, EQUATIONS)}")
+    cls: Any = EQUATIONS[name]
+    known = [field.name for field in fields(cls) if field.name != "points"]
+    chosen: dict[str, Any] = {} if points is None else {"points": points}
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        if key not in known:
+            raise UserError(f"{name} has no setting {key!r}; {nearest(key, known)}")
+        try:
+            chosen[key] = float(text)
+        except ValueError:
+            raise UserError(f"--set {setting}: expected {key}=NUMBER") from None
+    eq: Equation = cls(**chosen)
+    return eq

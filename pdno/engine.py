@@ -1,0 +1,100 @@
+"""Where work is done: in this process, in several, or on a cluster. The only file that knows the engines."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context, parent_process
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from .errors import UserError
+
+__all__ = ["cores", "run"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, scheduler: str | None = None
+) -> Iterator[tuple[Task, Result]]:
+    """(task, function(task)) for every task, as they are done.
+
+    One worker works in this process; more are processes of their own, and one that dies is replaced; with `scheduler`
+    (the address of a Dask scheduler, ``tcp://…``) the cluster works. Each task has one thread, whoever does it.
+    """
+    alone = partial(_one_thread, function)
+    if scheduler is not None:
+        yield from _on_cluster(alone, tasks, scheduler)
+    elif workers > 1 and len(tasks) > 1:
+        yield from _in_processes(alone, list(tasks), min(workers, len(tasks)))
+    else:
+        for task in tasks:
+            yield task, alone(task)
+
+
+def _one_thread(function: Callable[[Task], Result], task: Task) -> Result:
+    with threadpool_limits(1):
+        return function(task)
+
+
+def _in_processes(
+    function: Callable[[Task], Result], pending: list[Task], workers: int, deaths: int = 3
+) -> Iterator[tuple[Task, Result]]:
+    # Spawned, not forked: a fork would copy locks held by other threads, and open files.
+    while pending:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker)
+        try:
+            futures = {pool.submit(function, task): task for task in pending}
+            for future in as_completed(futures):
+                result = future.result()
+                pending.remove(futures[future])
+                yield futures[future], result
+        except BrokenProcessPool:
+            deaths -= 1
+            if deaths == 0:
+                raise UserError(
+                    f"workers were killed again and again with {len(pending)} blocks to go, perhaps for want of memory; "
+                    "run the same command again with fewer workers"
+                ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end when the parent has ended, however it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str) -> Iterator[tuple[Task, Result]]:
+    try:
+        from distributed import Client
+        from distributed import as_completed as completed
+    except ImportError:
+        raise UserError("a scheduler was named, but Dask is not installed; pip install 'pdno[cluster]'") from None
+    try:
+        client = Client(scheduler, timeout="10s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UserError(f"no Dask scheduler answers at {scheduler!r}: {error}") from None
+    with client:
+        futures = {client.submit(function, task, pure=False): task for task in tasks}
+        for future in completed(futures):
+            yield futures[future], future.result()

@@ -1,0 +1,74 @@
+"""Test 4, advection with inflow
+
+    u_t + u_x = 0 on (0, 1),   u(x, 0) = u_0(x),   u(0, t) = 0,
+
+    a = u_0 = 1{ã ≥ 0},   ã ~ N(0, (−∂_xx + τ²)^(−r)), Neumann,        u = u(·, t_final) = u_0(· − t_final).
+
+Nodes x_i = i/points, the end x = 1 not stored, so that a coarse grid is part of every finer one. t_final is a whole
+number of cells: the solution is an exact shift, with zeros entering from the left.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import UserError
+from ..field import Field
+from ..grid import Grid
+from .base import Array, Equation
+
+__all__ = ["Advection"]
+
+MODES = 1024  # of ã, whatever the grid: the paper generates at 1024 points and strides down
+
+
+@dataclass(frozen=True)
+class Advection(Equation):
+    """Advection of a random pattern of zeros and ones.
+
+    Good values: points=256, 512 or 1024 and the defaults (the paper): intervals of some hundredths of the domain.
+    """
+
+    points: int = 256
+    t_final: float = 0.5
+    tau: float = 100.0
+    r: float = 2.0
+
+    name: ClassVar[str] = "advection"
+
+    def __post_init__(self) -> None:
+        self._check_points(self.points, at_least=2)
+        self._check_positive(t_final=self.t_final, tau=self.tau, r=self.r)
+        cells = self.t_final * self.points
+        if abs(cells - round(cells)) > 1e-9 or not 1 <= round(cells) <= self.points:
+            raise UserError(
+                f"t_final = {self.t_final} moves the pattern by {cells:g} of {self.points} cells; "
+                f"choose points and t_final so that this is a whole number from 1 to {self.points}"
+            )
+
+    @property
+    def grid(self) -> Grid:
+        return Grid.uniform(self.points, kind="left")
+
+    @property
+    def shift(self) -> int:
+        """Cells that the pattern moves."""
+        return round(self.t_final * self.points)
+
+    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
+        field = Field(self.tau, self.r, modes=MODES)
+        return (field.sample(self.grid, count, seed, first) >= 0).astype(np.float64)[:, None]
+
+    def solve(self, a: ArrayLike) -> Array:
+        start = self._fields(a, "a")
+        u = np.zeros(start.shape)
+        u[..., self.shift :] = start[..., : self.points - self.shift]
+        return u.reshape(np.shape(a))
+
+    def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
+        """u(x, t) − u_0(x − t) along the characteristics, u(x, t) − 0 on those that start at the inflow."""
+        r = self._fields(u, "u").copy()
+        r[..., self.shift :] -= self._fields(a, "a")[..., : self.points - self.shift]
+        return r.reshape(np.shape(u))

@@ -1,0 +1,147 @@
+"""Pairs by the thousand: field → a → equation → u → noise → u^η → store, in parallel, and resumable after anything.
+
+Pair i of a split is a function of (settings, seed, split, i): not of the number of pairs, of workers or of the block it
+is made in. Growing a data set keeps its first pairs, and the test pairs never depend on the number of training pairs.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import __version__, store
+from .dataset import Dataset, Pairs, layout
+from .dataset import open as open_dataset
+from .engine import run
+from .equation import Equation
+from .errors import UserError
+from .noise import Noise, parse
+
+__all__ = ["generate"]
+
+Array = NDArray[np.float64]
+Block = tuple[str, int, int]
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+
+FIRST = {"train": 0, "test": 2**32}  # index of the first pair of a split: train pairs are eq.sample_input(train, seed)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a block depends on."""
+
+    equation: Equation
+    noise: Noise | None
+    seed: int
+
+    def __call__(self, block: Block) -> dict[str, Array]:
+        """The arrays of a block: a and u to learn from (noisy), or a, u (clean) and u_eta to judge with."""
+        split, first, end = block
+        index = FIRST[split] + first
+        a = self.equation.sample_input(end - first, self.seed, index)
+        u = self.equation.solve(a)
+        if not np.isfinite(u).all():
+            raise UserError(f"{self.equation.name} gave NaN or infinite values among {split} pairs {first} to {end - 1}")
+        if self.noise is None:
+            return {"a": a, "u": u}
+        u_eta = u + self.noise.sample(u, self.seed, index)
+        return {"a": a, "u": u_eta} if split == "train" else {"a": a, "u": u, "u_eta": u_eta}
+
+
+def generate(
+    equation: Equation,
+    train: int,
+    test: int = 0,
+    noise: Noise | str | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Generate pairs (a, u) of an equation.
+
+    Args:
+        equation: for instance ``pdno.equation.Darcy(points=64)``.
+        train: training pairs; their outputs carry noise.
+        test: test pairs; they have clean outputs `u` and, with noise, noisy ones `u_eta`.
+        noise: a law of `pdno.noise`, or its text as on the command line (``"gaussian:0.05"``).
+        seed: of everything that is drawn.
+        out: path of a store to write; None keeps the pairs in memory.
+        workers: processes. In a script, more than one needs the usual ``if __name__ == "__main__":``.
+        scheduler: address of a Dask scheduler (``tcp://…``) to work on a cluster instead.
+        progress: called with (pairs done, pairs in all) after each block.
+
+    >>> import pdno
+    >>> data = pdno.generate(pdno.equation.Elliptic1D(), train=10, test=2, noise="gaussian:0.05")
+    >>> data.test.u_eta.shape
+    (2, 1, 128)
+    """
+    _check(train, test, seed, workers)
+    recipe = Recipe(equation, parse(noise) if isinstance(noise, str) else noise, int(seed))
+    provenance = _provenance(recipe, train, test)
+    shapes = {split: {name: v.shape[1:] for name, v in recipe((split, 0, 1)).items()} for split in FIRST}
+    plan = layout(equation.grid, provenance, shapes)
+    blocks = store.blocks(plan)
+    if out is None:
+        made = dict(_follow(run(recipe, blocks, workers, scheduler), 0, train + test, progress))
+        train_pairs, test_pairs = (
+            _joined(equation, shapes[split], [made[b] for b in blocks if b[0] == split]) for split in ("train", "test")
+        )
+        return Dataset(train_pairs, test_pairs, equation.grid, provenance)
+    path = Path(out).absolute()
+    with store.building(path, plan) as root:
+        missing = [block for block in blocks if not store.is_whole(root, *block)]
+        done = train + test - sum(end - first for _, first, end in missing)
+        for _ in _follow(run(partial(_write, recipe, root), missing, workers, scheduler), done, train + test, progress):
+            pass
+    return open_dataset(path)
+
+
+def _write(recipe: Recipe, root: Path, block: Block) -> None:
+    store.write(root, block[0], block[1], recipe(block))
+
+
+def _follow(
+    results: Iterable[tuple[Block, Result]], done: int, total: int, progress: Progress | None
+) -> Iterator[tuple[Block, Result]]:
+    """The results, with a word to `progress` after each."""
+    for block, result in results:
+        done += block[2] - block[1]
+        if progress is not None:
+            progress(done, total)
+        yield block, result
+
+
+def _joined(equation: Equation, shapes: dict[str, tuple[int, ...]], parts: list[dict[str, Array]]) -> Pairs:
+    arrays = {name: np.concatenate([np.empty((0, *shape)), *(part[name] for part in parts)]) for name, shape in shapes.items()}
+    return Pairs.from_arrays(equation.grid, arrays)
+
+
+def _provenance(recipe: Recipe, train: int, test: int) -> dict[str, Any]:
+    """Everything needed to make the same bytes again, and nothing else."""
+    return {
+        "schema": 1,
+        "equation": {"name": recipe.equation.name, "settings": recipe.equation.settings()},
+        "noise": "none" if recipe.noise is None else recipe.noise.spec,
+        "seed": recipe.seed,
+        "samples": {"train": train, "test": test},
+        "version": __version__,
+        "software": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "scipy", "zarr")}},
+    }
+
+
+def _check(train: int, test: int, seed: int, workers: int) -> None:
+    if train < 1 or test < 0:
+        raise UserError(f"train = {train}, test = {test}: expected at least one training pair and no negative number")
+    if workers < 1:
+        raise UserError(f"workers = {workers}: at least one is needed")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed = {seed}: expected a whole number from 0 to 2⁶³ − 1")

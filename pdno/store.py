@@ -1,0 +1,186 @@
+"""The native store: a Zarr v3 directory that xarray opens, written block by block by any number of processes.
+
+    darcy.zarr/            attributes: grid and full provenance, nothing that depends on time, machine or process count
+      train/a, train/u     (sample, channel, *grid), named dimensions, coordinates x, y
+      test/a, test/u, test/u_eta
+
+A block of samples is one chunk of each array, so writers never touch the same file. Chunks carry a checksum, the fill
+value is NaN. A store grows under the name ``darcy.zarr.partial`` and gets its own name when it is whole: a store that
+exists is complete, and the same command run again goes on with a partial one.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import ZstdCodec
+
+from .errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two writers are not kept apart, but still write the same bytes
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Layout", "blocks", "building", "check", "is_whole", "write"]
+
+CHUNK_BYTES = 2**21  # of the largest array; a power-of-two number of samples that fits
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a store will hold: samples of each split, sample shape of each array, coordinates, attributes."""
+
+    samples: Mapping[str, int]
+    arrays: Mapping[str, Mapping[str, tuple[int, ...]]]  # split → array → (channel, *grid)
+    coordinates: Mapping[str, Array]
+    attributes: Mapping[str, Any]
+
+    @property
+    def block(self) -> int:
+        """Samples of a block."""
+        largest = max(8 * int(np.prod(shape)) for arrays in self.arrays.values() for shape in arrays.values())
+        return 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1)
+
+
+def blocks(layout: Layout) -> list[tuple[str, int, int]]:
+    """The blocks (split, first, end) that make up the store."""
+    return [
+        (split, first, min(first + layout.block, count))
+        for split, count in layout.samples.items()
+        for first in range(0, count, layout.block)
+    ]
+
+
+@contextmanager
+def building(path: Path, layout: Layout) -> Iterator[Path]:
+    """The folder in which the store at `path` grows, begun or gone on with; when the block ends it gets its name."""
+    _check_free(path)
+    partial = path.with_name(path.name + ".partial")
+    partial.mkdir(exist_ok=True)
+    with _alone(partial):
+        begun = _attributes(partial)
+        if begun is None:
+            _empty(partial)
+            _create(partial, layout)
+        elif begun != json.loads(json.dumps(layout.attributes)):
+            raise UserError(f"{partial} was begun with other settings or software; delete it, or choose another name")
+        for leftover in partial.rglob("*.partial"):  # of a write that was killed
+            leftover.unlink()
+        try:
+            yield partial
+        except BaseException:
+            if not any(partial.glob("*/u/c/*")):  # nothing was made yet that is worth going on with
+                shutil.rmtree(partial)
+            raise
+        _check_free(path)
+        partial.rename(path)
+
+
+def write(root: Path, split: str, first: int, arrays: Mapping[str, Array]) -> None:
+    """Write the block of `split` that starts at sample `first`."""
+    group = zarr.open_group(root, path=split, mode="r+")
+    for name, values in arrays.items():
+        target = group[name]
+        assert isinstance(target, zarr.Array)
+        target[first : first + len(values)] = values
+
+
+def is_whole(root: Path, split: str, first: int, end: int) -> bool:
+    """Whether the block is there, undamaged and full."""
+    group = zarr.open_group(root, path=split, mode="r")
+    try:
+        return all(np.isfinite(np.asarray(array[first:end])).all() for name, array in group.arrays() if array.ndim > 1)
+    except Exception:  # zarr raises whatever its codecs raise for a damaged chunk
+        return False
+
+
+def check(path: Path) -> dict[str, Any]:
+    """The store's attributes, after a look that every chunk is there (Zarr would read a missing one as NaN without a word)."""
+    if not path.exists():
+        partial = path.with_name(path.name + ".partial")
+        unfinished = (
+            f"; {partial.name} is unfinished: run the same `pdno generate` again to finish it" if partial.exists() else ""
+        )
+        raise UserError(f"{path} does not exist{unfinished}")
+    attributes = _attributes(path)
+    if attributes is None:
+        raise UserError(f"{path} is not a store written by pdno; `pdno generate` and Dataset.save write them")
+    if attributes["pdno"]["schema"] != 1:
+        raise UserError(f"{path} has schema {attributes['pdno']['schema']}, this version reads schema 1; update pdno")
+    for split, count in attributes["pdno"]["samples"].items():
+        for name, array in zarr.open_group(path, path=split, mode="r").arrays():
+            folder = path / split / name / "c"
+            expected, found = array.nchunks if count else 0, sum(1 for f in folder.rglob("*") if f.is_file())
+            if found < expected:
+                raise UserError(
+                    f"{path}: {expected - found} of {expected} chunks of {split}/{name} are missing; generate it again"
+                )
+    return attributes
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise UserError(f"{path} exists already and is never overwritten; remove it, or choose another name")
+    if not path.parent.is_dir():
+        raise UserError(f"the folder {path.parent} of {path.name} does not exist; create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"the folder {path.parent} is not writable; choose another place for {path.name}")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock. The system lets go of it when the process ends, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another process is writing {folder}; wait for it, or choose another name") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _attributes(root: Path) -> dict[str, Any] | None:
+    """Attributes of a store of ours, None if it is none (or its beginning was cut short)."""
+    try:
+        attributes = dict(zarr.open_group(root, mode="r").attrs)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return attributes if "pdno" in attributes else None
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _create(root: Path, layout: Layout) -> None:
+    store = zarr.create_group(root, zarr_format=3)
+    names = tuple(layout.coordinates)
+    for split, arrays in layout.arrays.items():
+        group = store.create_group(split)
+        for name, nodes in layout.coordinates.items():
+            group.create_array(name, data=nodes, dimension_names=(name,), fill_value=np.nan)
+        for name, shape in arrays.items():
+            group.create_array(
+                name,
+                shape=(layout.samples[split], *shape),
+                chunks=(layout.block, *shape),
+                dtype="float64",
+                fill_value=np.nan,
+                compressors=[ZstdCodec(level=3, checksum=True)],
+                dimension_names=("sample", f"{name[0]}_channel", *names),
+            )
+    store.attrs.put(dict(layout.attributes))  # last: a store with attributes was begun in full
