@@ -52,9 +52,8 @@ def synthesize(c: Array, points: int, kind: Kind, condition: Condition) -> Array
         return fourier_values(_fourier_series(c), points)
     cell = kind == "cell"
     intervals = points - 1 if kind == "vertex" else points
-    w = _fold(c, intervals, condition, cell)  # w[k] belongs to the wavenumber πk, k = 0 … intervals
-    w[..., 1:intervals] /= ROOT2  # SciPy counts inner modes twice and the highest one once
-    w[..., intervals] *= ROOT2
+    w = _fold(c, intervals, condition, cell)
+    w[..., 1:intervals] /= 2  # SciPy counts these modes twice, the lowest and the highest once
     if condition == "neumann":
         v: Array = fft.dct(w[..., :-1], type=3) if cell else fft.dct(w, type=1)
     elif cell:
@@ -108,13 +107,13 @@ def _wrap(w: NDArray[Any], period: int, alternate: bool = False) -> NDArray[Any]
 
 
 def _fold(c: Array, intervals: int, condition: Condition, cell: bool) -> Array:
-    """Coefficients of the wavenumbers πk, k = 0 … intervals, that look on the nodes like all of c.
+    """Amplitudes of cos or sin πkx, k = 0 … intervals, that look on the nodes like Σ_j c_j e_j.
 
     On vertices cos and sin of πkx have period 2·intervals in k, on cell centres they change sign over it; seen from the
     middle of the period, cos is even on vertices and odd on cell centres, and sin the other way round.
     """
-    w = np.concatenate([np.zeros_like(c[..., :1]), c], axis=-1) if condition == "dirichlet" else c
-    w = _wrap(w, 2 * intervals, alternate=cell)
+    lowest, others = (c[..., :1], c[..., 1:]) if condition == "neumann" else (np.zeros_like(c[..., :1]), c)
+    w = _wrap(np.concatenate([lowest, ROOT2 * others], axis=-1), 2 * intervals, alternate=cell)
     mirror = 1.0 if (condition == "neumann") != cell else -1.0
     w[..., 1:intervals] += mirror * w[..., :intervals:-1]
     return w[..., : intervals + 1]
