@@ -93,7 +93,7 @@ def test_times() -> None:
 def test_what_does_not_converge_is_refused(monkeypatch) -> None:
     monkeypatch.setattr("pdno.equation.burgers.LAST", 256)
     eq = Burgers(points=8, viscosity=1e-5, speed=1.0)
-    with pytest.raises(UserError, match="did not converge on 256 points.*raise the viscosity"):
+    with pytest.raises(UserError, match=r"did not converge on 256 points.*raise the viscosity"):
         eq.solve(np.sin(2 * np.pi * eq.grid.axes[0].nodes)[None])
 
 

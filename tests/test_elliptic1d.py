@@ -1,5 +1,7 @@
 """Test 1 against its closed form."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -31,7 +33,7 @@ def test_the_paper_s_field_against_adaptive_quadrature(log_scale, tolerance) -> 
         return float(np.exp(log_scale * potential))
 
     x = eq.grid.axes[0].nodes
-    pieces = [quad(lambda y: 1 / coefficient(y), lo, hi, epsabs=1e-14)[0] for lo, hi in zip(x[:-1], x[1:], strict=True)]
+    pieces = [quad(lambda y: 1 / coefficient(y), lo, hi, epsabs=1e-14)[0] for lo, hi in pairwise(x)]
     exact = np.concatenate([[0], np.cumsum(pieces)]) / np.sum(pieces)
     u = eq.solve(np.array([[coefficient(y) for y in x]]))[0]
     assert np.abs(u - exact).max() < tolerance

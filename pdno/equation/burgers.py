@@ -31,7 +31,7 @@ Complex = NDArray[np.complex128]
 
 MODES = 8191  # of the initial field, whatever the grid: a function that 8192 points resolve
 COURANT = 1.0  # step·|speed·u|·k_max on every rung; ETDRK4 is stable up to about 2.8
-FIRST, LAST = 64, 2**15  # points of the lowest and the highest rung
+FIRST, LAST = 64, 2**13  # points of the lowest and the highest rung
 BLOCK = 64  # samples that climb together: fits the cache
 
 
