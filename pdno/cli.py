@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # wherever this version of typer keeps its click
 
 app = typer.Typer(
@@ -36,11 +37,11 @@ def main(arguments: list[str] | None = None) -> None:
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "pdno"
         _stop(f"{' '.join(error.format_message().split())} See: {where} --help", 2)
-    except (typer.Abort, KeyboardInterrupt):
-        _stop("stopped; run the same command again to go on", 130)
     except OSError as error:
         _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
     else:
+        if code == INTERRUPTED:
+            _stop("stopped; run the same command again to go on", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 

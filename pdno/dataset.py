@@ -55,7 +55,7 @@ class Pairs:
             values: Array = self.xarray[name].values
         except Exception as error:  # zarr raises whatever its codecs raise for a damaged chunk
             raise UserError(
-                f"array {name!r} of {self.xarray.encoding.get('source', 'the store')} is damaged: {error}"
+                f"array {name!r} of {self.xarray.encoding.get('source', 'the store')} is damaged; generate it again ({error})"
             ) from error
         return values
 

@@ -13,7 +13,7 @@ LAYERS = {
     "the ground": {"errors", "draw", "basis"},
     "the problem": {"grid", "field", "noise", "equation", "store", "dataset"},
     "the work": {"engine", "generation"},
-    "the front door": {"plot", "progress", "demo", "cli"},
+    "the front door": {"plot", "progress", "demo", "cli", "__main__"},
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -1,0 +1,6 @@
+"""``python -m pdno``."""
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The command line as a user meets it: results, and one clear line with exit code 2 for a mistake."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pdno
+from pdno.cli import main
+
+
+def run(arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pdno", *arguments.split()], capture_output=True, text=True, cwd=cwd)
+
+
+def test_generate_as_documented(tmp_path) -> None:
+    command = "generate darcy --points 16 --train 10 --test 4 --noise gaussian:0.05 --seed 0 --out darcy.zarr"
+    answer = run(command, tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "10 train + 4 test pairs" in answer.stdout
+    assert answer.stderr == ""
+    data = pdno.open(tmp_path / "darcy.zarr")
+    expected = pdno.generate(pdno.equation.Darcy(points=16), train=10, test=4, noise=pdno.noise.Gaussian(0.05), seed=0)
+    np.testing.assert_array_equal(data.test.u_eta, expected.test.u_eta)
+
+
+def test_settings_reach_the_equation(tmp_path) -> None:
+    arguments = (
+        f"generate burgers --points 32 --train 2 --test 0 --set viscosity=0.02 --set speed=1 --out {tmp_path / 'b.zarr'}"
+    )
+    with pytest.raises(SystemExit) as stop:
+        main(arguments.split())
+    assert stop.value.code == 0
+    settings = pdno.open(tmp_path / "b.zarr").provenance["equation"]["settings"]
+    assert (settings["viscosity"], settings["speed"], settings["points"]) == (0.02, 1.0, 32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("generate darcy --points 1 --out x.zarr", "points = 1"),
+        ("generate darcy --points many --out x.zarr", "--points"),
+        ("generate darcy --noise gaussian:-0.1 --out x.zarr", "not negative"),
+        ("generate darcy --noise gausian:0.1 --out x.zarr", "did you mean 'gaussian'?"),
+        ("generate darci --out x.zarr", "did you mean 'darcy'?"),
+        ("generate darcy --out taken", "never overwritten"),
+        ("generate darcy --out no/such/folder/x.zarr", "does not exist"),
+        ("generate darcy --out taken/x.zarr", "does not exist"),
+        ("generate darcy --train 0 --out x.zarr", "train = 0"),
+        ("generate darcy --set tua=3 --out x.zarr", "did you mean 'tau'?"),
+        ("generate darcy --set tau=three --out x.zarr", "tau=NUMBER"),
+        ("generate darcy --set tau=-3 --out x.zarr", "positive"),
+        ("generate advection --points 33 --out x.zarr", "16.5 of 33 cells"),
+        ("generate darcy", "--out"),
+        ("generate", "equation"),
+        ("generate darcy --outt x.zarr", "--out"),
+        ("generat", "generate"),
+        ("demo --out taken", "is a file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_two(arguments, words, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("precious")
+    with pytest.raises(SystemExit) as stop:
+        main(arguments.split())
+    errors = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert errors.startswith("pdno: ")
+    assert errors.count("\n") == 1
+    assert words in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_an_unwritable_folder(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("pdno.store.os.access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(SystemExit) as stop:
+        main(["generate", "darcy", "--out", str(tmp_path / "x.zarr")])
+    assert stop.value.code == 2
+    assert "is not writable" in capsys.readouterr().err
+
+
+def test_a_full_disk(tmp_path, monkeypatch, capsys) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "x.zarr")
+
+    monkeypatch.setattr("pdno.generation.store.write", full)
+    with pytest.raises(SystemExit) as stop:
+        main(["generate", "darcy", "--points", "8", "--train", "4", "--workers", "1", "--out", str(tmp_path / "x.zarr")])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "pdno: No space left on device: x.zarr\n"
+    assert not (tmp_path / "x.zarr").exists()
+
+
+def test_help_and_version(capsys) -> None:
+    for arguments, words in ((["--help"], "generate"), ([], "generate"), (["--version"], pdno.__version__)):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 0
+        assert words in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    text = capsys.readouterr().out
+    for eq in pdno.equation.EQUATIONS.values():
+        for setting in set(eq().settings()) - {"points"}:
+            assert f"{setting}=" in text, f"{eq.name} --set {setting} is not in the help"
+
+
+def test_demo(tmp_path) -> None:
+    """Twice: it makes its data the first time and uses them the second."""
+    for _ in range(2):
+        answer = run("demo", tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        for name in pdno.equation.EQUATIONS:
+            assert name in answer.stdout
+        assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert (tmp_path / "demo" / "equations.png").stat().st_size > 10_000
