@@ -38,8 +38,9 @@ format: $(READY)  ## put the style right where that can be done
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure the solvers and the generator into results/problem.json
+bench: $(READY)  ## measure solvers and generator into results/, and put the numbers into docs/
 	$(BIN)/python -m benchmarks.problem
+	$(BIN)/python -m benchmarks.tables
 
 coverage: $(READY)  ## which lines the tests run
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report --show-missing

@@ -109,13 +109,13 @@ class Field:
         c = np.asarray(u, dtype=np.float64)
         for place, axis in _last_first(grid):
             c = np.moveaxis(analyze(np.moveaxis(c, place, -1), axis.kind, self.condition), -1, place)
-        return c * np.sqrt(grid.volume)
+        return np.asarray(c * np.sqrt(grid.volume))
 
     def values(self, c: Array, grid: Grid) -> Array:
         """Σ_j c_j e_j at the nodes, for any number of modes: (…, *modes) → (…, *grid)."""
         for place, axis in _last_first(grid):
             c = np.moveaxis(synthesize(np.moveaxis(c, place, -1), axis.points, axis.kind, self.condition), -1, place)
-        return c / np.sqrt(grid.volume)
+        return np.asarray(c / np.sqrt(grid.volume))
 
     def _filter(self, u: Array, grid: Grid, power: float) -> Array:
         c = self.coefficients(u, grid)

@@ -9,11 +9,12 @@ harmonic mean of their coefficients, a boundary face the coefficient of its cell
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import splu
 
 from ..errors import UserError
@@ -78,16 +79,29 @@ class Darcy(Equation):
         """The symmetric five-point operator −∇·(a ∇ ·) for cells in row-major order."""
         n = self.points
         a = a * n**2  # a/h²
-        diagonal, east, south = np.zeros((n, n)), np.zeros((n, n)), 2 * a[1:] * a[:-1] / (a[1:] + a[:-1])
-        east[:, :-1] = 2 * a[:, 1:] * a[:, :-1] / (a[:, 1:] + a[:, :-1])
-        diagonal[1:] += south
-        diagonal[:-1] += south
-        diagonal += east
-        diagonal[:, 1:] += east[:, :-1]
+        down = 2 * a[1:] * a[:-1] / (a[1:] + a[:-1])
+        across = 2 * a[:, 1:] * a[:, :-1] / (a[:, 1:] + a[:, :-1])
+        diagonal = np.zeros((n, n))
         for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
             diagonal[edge] += 2 * a[edge]
-        across, down = -east.ravel()[:-1], -south.ravel()
-        return sparse.diags_array([down, across, diagonal.ravel(), across, down], offsets=[-n, -1, 0, 1, n], format="csc")
+        for cells, faces in ((np.s_[1:], down), (np.s_[:-1], down), (np.s_[:, 1:], across), (np.s_[:, :-1], across)):
+            diagonal[cells] += faces
+        entries = np.concatenate([diagonal.ravel(), -down.ravel(), -across.ravel()])
+        place, indices, indptr = _pattern(n)
+        return sparse.csc_array((entries[place], indices, indptr), shape=(n**2, n**2))
+
+
+@lru_cache(maxsize=8)
+def _pattern(n: int) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+    """Sparsity of the operator: which of (cells, faces down, faces across) each stored entry is, and its CSC indices."""
+    cell = np.arange(n**2).reshape(n, n)
+    first = np.concatenate([cell.ravel(), cell[:-1].ravel(), cell[:, :-1].ravel()])  # the two cells of a face
+    second = np.concatenate([cell.ravel(), cell[1:].ravel(), cell[:, 1:].ravel()])
+    entry = np.arange(first.size)
+    faces = entry[n**2 :]
+    rows, columns = np.concatenate([first, second[faces]]), np.concatenate([second, first[faces]])
+    pattern = sparse.coo_array((np.concatenate([entry, faces]) + 1, (rows, columns))).tocsc()
+    return pattern.data - 1, pattern.indices.astype(np.int32), pattern.indptr.astype(np.int32)
 
 
 def _factorize(matrix: sparse.csc_array) -> "sparse.linalg.SuperLU":

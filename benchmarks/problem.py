@@ -1,0 +1,124 @@
+"""Accuracy and speed of the problem layer, into results/problem.json. Run by ``make bench``; some three minutes on two cores.
+
+Times are compared within one run, as ratios; absolute seconds are for orientation and belong to the machine named there.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import splu, spsolve
+from threadpoolctl import threadpool_limits
+
+import pdno
+from pdno.engine import cores
+from pdno.equation import Burgers, Darcy, Elliptic1D, Equation
+
+RESULTS = Path(__file__).parents[1] / "results" / "problem.json"
+Row = dict[str, Any]
+
+
+def row(eq: Equation, metric: str, value: float | np.floating[Any], train: int | None = None, **more: Any) -> Row:
+    blank = dict.fromkeys(("error", "paper", "members", "evaluations", "parameters", "train_seconds", "sample_seconds"))
+    known = {"test": eq.name, "method": "solver", "grid": str(eq.grid), "train": train, "noise": "none", "metric": metric}
+    made = {"seed": 0, "command": "make bench", "version": pdno.__version__}
+    return {**known, "value": float(value), **blank, **made, **more}
+
+
+def relative(difference: np.ndarray, u: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.norm(difference, axis=-1) / np.linalg.norm(u, axis=-1))
+
+
+def seconds(rounds: int, *functions: Callable[[], object]) -> np.ndarray:
+    """Times (rounds, functions), taken in turns so that the machine's moods hit all alike."""
+    times = np.empty((rounds, len(functions)))
+    for one_round in times:
+        for i, function in enumerate(functions):
+            start = perf_counter()
+            function()
+            one_round[i] = perf_counter() - start
+    return times
+
+
+def elliptic() -> Iterator[Row]:
+    """Error at 128 points against the same inputs on a grid 16 times finer."""
+    coarse, fine = Elliptic1D(points=128), Elliptic1D(points=127 * 16 + 1)
+    u, exact = coarse.solve(coarse.sample_input(1000)), fine.solve(fine.sample_input(1000))[..., ::16]
+    yield row(coarse, "max_error", np.abs(u - exact).max())
+
+
+def darcy() -> Iterator[Row]:
+    """Cost of a solve over the bare factorisation, and over SciPy's spsolve with its defaults."""
+    for points in (64, 128, 256):
+        eq = Darcy(points=points)
+        a = eq.sample_input(1)
+        matrix, f = eq._matrix(a[0, 0]), np.ones(points**2)
+
+        def bare(matrix: Any = matrix, f: Any = f) -> object:
+            return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve(f)
+
+        with threadpool_limits(1):
+            whole, alone, default = seconds(15, lambda: eq.solve(a), bare, lambda: spsolve(matrix, f)).T  # noqa: B023
+        yield row(eq, "solve_over_bare_solve", np.median(whole / alone), sample_seconds=float(np.median(whole)))
+        yield row(eq, "solve_over_spsolve", np.median(whole / default), sample_seconds=float(np.median(whole)))
+
+
+def burgers(pairs: int) -> Iterator[Row]:
+    """The benchmark at 2048 points: time, change under refinement, distance from the Cole–Hopf solution."""
+    eq = Burgers(points=2048)
+    start = perf_counter()
+    data = pdno.generate(eq, train=pairs, workers=cores())
+    yield row(eq, "generate_seconds", perf_counter() - start, pairs)
+    a, u = data.train.a, data.train.u
+    finer = eq.solve(a, refine=1)
+    yield row(eq, "max_change_refined", relative(u - finer, finer).max(), pairs)
+    yield row(eq, "max_cole_hopf_residual", relative(eq.residual(u, a), u).max(), pairs)
+
+
+def workers(pairs: int) -> Iterator[Row]:
+    """Pairs a second of two workers over one, from the first block on (start-up aside)."""
+    eq = Darcy(points=64)
+    rates = []
+    for count in (1, 2):
+        clock: list[tuple[float, int]] = []
+        with tempfile.TemporaryDirectory() as folder:
+
+            def note(done: int, total: int, clock: list[tuple[float, int]] = clock) -> None:
+                clock.append((perf_counter(), done))
+
+            pdno.generate(eq, train=pairs, out=Path(folder) / "d.zarr", workers=count, progress=note)
+        (begin, already), (end, done) = clock[0], clock[-1]
+        rates.append((done - already) / (end - begin))
+    yield row(eq, "two_workers_over_one", rates[1] / rates[0], pairs, sample_seconds=1 / rates[0])
+
+
+def help_seconds() -> Iterator[Row]:
+    times = seconds(9, lambda: subprocess.run([sys.executable, "-m", "pdno", "--help"], capture_output=True, check=True))
+    yield {**row(Darcy(), "help_seconds", float(np.median(times))), "test": "command line", "grid": ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="fewer pairs: seconds instead of minutes, and no results file")
+    small = parser.parse_args().small
+    rows: list[Row] = []
+    for part in (elliptic(), darcy(), burgers(32 if small else 2048), workers(256 if small else 4000), help_seconds()):
+        for result in part:
+            rows.append(result)
+            print(f"{result['test']:>12} {result['grid']:>8} {result['metric']:<24} {result['value']:.3g}", flush=True)
+    if not small:
+        machine = {"processor": platform.processor() or platform.machine(), "cores": cores()}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Put the numbers of results/*.json into the tables of the documentation, between their marks:
+
+<!-- results/problem.json -->
+<!-- end -->
+"""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARKED = re.compile(r"(<!-- (results/\w+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+MEANING = {
+    "max_error": "largest error of 1000 solutions, against a grid 16 times finer",
+    "solve_over_bare_solve": "time of a solve over that of its bare sparse factorisation",
+    "solve_over_spsolve": "time of a solve over that of `scipy.sparse.linalg.spsolve` on the same matrix",
+    "generate_seconds": "seconds to generate the pairs, start-up included",
+    "max_change_refined": "largest relative change when resolution is doubled and the step halved",
+    "max_cole_hopf_residual": "largest relative distance from the Cole–Hopf solution",
+    "two_workers_over_one": "pairs a second of two workers over one, start-up aside",
+    "help_seconds": "seconds for `pdno --help`",
+}
+
+
+def table(source: str) -> str:
+    """The rows of a results file as a Markdown table."""
+    results = json.loads((ROOT / source).read_text())
+    machine = results["machine"]
+    lines = [f"Measured by `make bench` on {machine['cores']} cores ({machine['processor']}), in `{source}`:", ""]
+    lines += ["| problem | grid | pairs | what | value |", "|---|---|---|---|---|"]
+    for row in results["rows"]:
+        cells = (row["test"], row["grid"], row["train"] or "", MEANING[row["metric"]], f"{row['value']:.3g}")
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def render(text: str) -> str:
+    """A page with its tables made anew."""
+    return MARKED.sub(lambda match: match[1] + table(match[2]) + match[3], text)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(render(page.read_text()))
