@@ -19,9 +19,9 @@ from . import __version__, store
 from .dataset import Dataset, Pairs, layout
 from .dataset import open as open_dataset
 from .engine import run
-from .equation import Equation
+from .equation import EQUATIONS, Equation
 from .errors import UserError
-from .noise import Noise, parse
+from .noise import NAMES, Noise, parse
 
 __all__ = ["generate"]
 
@@ -133,9 +133,22 @@ def _provenance(recipe: Recipe, train: int, test: int) -> dict[str, Any]:
         "noise": "none" if recipe.noise is None else recipe.noise.spec,
         "seed": recipe.seed,
         "samples": {"train": train, "test": test},
+        "command": _command(recipe, train, test),
         "version": __version__,
         "software": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "scipy", "zarr")}},
     }
+
+
+def _command(recipe: Recipe, train: int, test: int) -> str:
+    """The command line that makes the same store; empty where an own equation or law of noise has none."""
+    equation, noise = recipe.equation, "none" if recipe.noise is None else recipe.noise.spec
+    known = EQUATIONS.get(equation.name)
+    if type(equation) is not known or noise.partition(":")[0] not in NAMES:
+        return ""
+    standard, settings = known().settings(), equation.settings()
+    changed = [f"--set {key}={value!r}" for key, value in settings.items() if key != "points" and value != standard[key]]
+    counts = f"--points {settings['points']} --train {train} --test {test} --noise {noise} --seed {recipe.seed}"
+    return " ".join(["pdno generate", equation.name, counts, *changed])
 
 
 def _check(train: int, test: int, seed: int, workers: int) -> None:

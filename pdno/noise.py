@@ -29,6 +29,15 @@ Array = NDArray[np.float64]
 Fields = ArrayLike | tuple[int, ...]
 
 
+NAMES = {
+    "none": "none",
+    "gaussian": "gaussian:STD",
+    "mixture": "mixture:1 or mixture:2",
+    "field": "field:STD or field:STD,TAU,R",
+}
+"""The laws that a specification can name, and how it is written."""
+
+
 @runtime_checkable
 class Noise(Protocol):
     """What `pdno.generate` needs of a law of η."""
@@ -219,18 +228,12 @@ def parse(spec: str) -> Noise | None:
     Gaussian(std=0.05)
     """
     name, _, text = spec.strip().lower().partition(":")
-    forms = {
-        "none": "none",
-        "gaussian": "gaussian:STD",
-        "mixture": "mixture:1 or mixture:2",
-        "field": "field:STD or field:STD,TAU,R",
-    }
-    if name not in forms:
-        raise UserError(f"noise {spec!r} is unknown; {nearest(name, forms)}")
+    if name not in NAMES:
+        raise UserError(f"noise {spec!r} is unknown; {nearest(name, NAMES)}")
     try:
         values = [float(part) for part in text.split(",")] if text else []
     except ValueError:
-        raise UserError(f"noise {spec!r} has something that is not a number; write {forms[name]}") from None
+        raise UserError(f"noise {spec!r} has something that is not a number; write {NAMES[name]}") from None
     if name == "none" and not values:
         return None
     if name == "gaussian" and len(values) == 1:
@@ -239,7 +242,7 @@ def parse(spec: str) -> Noise | None:
         return GaussianMixture.case(int(values[0]))
     if name == "field" and len(values) in (1, 3):
         return FieldNoise(*values)
-    raise UserError(f"noise {spec!r} is not complete or has too much; write {forms[name]}")
+    raise UserError(f"noise {spec!r} is not complete or has too much; write {NAMES[name]}")
 
 
 def _text(x: float) -> str:

@@ -16,6 +16,7 @@ import xarray as xr
 
 import pdno
 from pdno import UserError
+from pdno.cli import main
 from pdno.equation import Advection, Darcy, Elliptic1D
 from pdno.generation import FIRST
 from pdno.noise import Gaussian, GaussianMixture, Heteroscedastic
@@ -93,6 +94,18 @@ def test_xarray_opens_the_store_with_names_and_coordinates(tmp_path) -> None:
     assert zarr_json["zarr_format"] == 3
     assert zarr_json["fill_value"] == "NaN"
     assert zarr_json["codecs"][-1]["configuration"]["checksum"] is True
+
+
+def test_the_recorded_command_makes_the_same_store(tmp_path) -> None:
+    eq = pdno.equation.Burgers(points=32, viscosity=0.1 / 3, speed=1.0)
+    data = pdno.generate(eq, train=3, test=2, noise="field:0.1", seed=7, out=tmp_path / "one.zarr")
+    command = data.provenance["command"]
+    assert "--set viscosity=0.03333333333333333" in command
+    assert "rtol" not in command
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split()[1:], "--out", str(tmp_path / "two.zarr")])
+    assert stop.value.code == 0
+    assert digest(tmp_path / "one.zarr") == digest(tmp_path / "two.zarr")
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -334,6 +347,7 @@ def test_own_equation_and_own_noise(tmp_path) -> None:
     data = pdno.generate(Powers(), train=4, test=2, noise=Heteroscedastic(lambda u: 0.1 * abs(u)), out=tmp_path / "p.zarr")
     assert data.train.u.shape == (4, 2, 16)
     assert data.provenance["noise"].startswith("heteroscedastic")
+    assert data.provenance["command"] == ""
     np.testing.assert_array_equal(data.test.u[:, 0], data.test.a[:, 0] ** 2)
 
 
