@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Dataset", "Field", "Grid", "UserError", "equation", "generate", "grid", "noise", "open"]
+__all__ = ["Dataset", "Field", "Grid", "Pairs", "UserError", "equation", "generate", "grid", "noise", "open"]
 
 if TYPE_CHECKING:
     from . import equation, grid, noise
-    from .dataset import Dataset, open
+    from .dataset import Dataset, Pairs
     from .errors import UserError
     from .field import Field
     from .generation import generate
     from .grid import Grid
+    from .loading import open
 
 _HOME = {
     "Dataset": "dataset",
@@ -30,7 +31,8 @@ _HOME = {
     "Grid": "grid",
     "UserError": "errors",
     "generate": "generation",
-    "open": "dataset",
+    "Pairs": "dataset",
+    "open": "loading",
 }
 
 

@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "pdno"
         _stop(f"{' '.join(error.format_message().split())} See: {where} --help", 2)
+    except MemoryError:
+        _stop("there is not enough memory for this; ask for fewer points, pairs or workers", 2)
     except OSError as error:
         _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
     else:
@@ -113,6 +115,92 @@ def generate(
         data = make(eq, train, test, noise, seed, out, cores() if workers is None else workers, scheduler, progress)
     size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
     typer.echo(f"{out}: {data!r}, {size / 1e6:.1f} MB")
+
+
+A = Annotated[str | None, typer.Option("--a", metavar="NAME", help="Array of inputs; NAME[:,0] takes a part of it.")]
+U = Annotated[str | None, typer.Option("--u", metavar="NAME", help="Array of outputs.")]
+Dims = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Dimensions, as sample,x,y; of a and of u, as sample,x:sample,channel,x."),
+]
+UEta = Annotated[str | None, typer.Option(metavar="NAME", help="Noisy outputs to judge with; u is then clean.")]
+Group = Annotated[str | None, typer.Option(metavar="NAME", help="Pairs with the same value never straddle a split.")]
+Scalars = Annotated[str | None, typer.Option(metavar="NAME", help="Further parameters of a pair.")]
+TestA = Annotated[str | None, typer.Option(metavar="NAME", help="Inputs that are held out for the test.")]
+TestU = Annotated[str | None, typer.Option(metavar="NAME", help="Outputs that are held out for the test.")]
+ValidationA = Annotated[str | None, typer.Option(metavar="NAME", help="Inputs that are held out for validation.")]
+ValidationU = Annotated[str | None, typer.Option(metavar="NAME", help="Outputs that are held out for validation.")]
+Mask = Annotated[str | None, typer.Option(metavar="nan", help="Take NaN in the outputs as missing.")]
+Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
+
+
+@app.command()
+def inspect(
+    file: Data,
+    a: A = None,
+    u: U = None,
+    dims: Dims = None,
+    u_eta: UEta = None,
+    group: Group = None,
+    scalars: Scalars = None,
+    test_a: TestA = None,
+    test_u: TestU = None,
+    validation_a: ValidationA = None,
+    validation_u: ValidationU = None,
+    mask: Mask = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of the first pairs.")] = None,
+) -> None:
+    """Show what is in a file, what is wrong with it, and the commands that use it."""
+    from .inspection import inspect as show
+    from .selection import Selection
+
+    if (a is None) != (u is None):
+        raise UserError("only one of --a and --u was given; give both, or none to see a suggestion")
+    chosen = None
+    if a is not None and u is not None:
+        chosen = Selection(a, u, dims, u_eta, group, scalars, test_a, test_u, validation_a, validation_u)
+    show(file, chosen, plot, mask)
+
+
+@app.command()
+def convert(
+    file: Data,
+    out: Annotated[Path, typer.Option(help="Store to write (a Zarr folder); an existing one is never overwritten.")],
+    a: A = None,
+    u: U = None,
+    dims: Dims = None,
+    u_eta: UEta = None,
+    group: Group = None,
+    scalars: Scalars = None,
+    test_a: TestA = None,
+    test_u: TestU = None,
+    validation_a: ValidationA = None,
+    validation_u: ValidationU = None,
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file, with the test pairs.")] = None,
+    mask: Mask = None,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")] = None,
+) -> None:
+    """Make a store of pdno from a file of another format; `pdno inspect FILE` tells the options."""
+    from .loading import open as load
+
+    data = load(
+        file,
+        a,
+        u,
+        dims,
+        u_eta=u_eta,
+        group=group,
+        scalars=scalars,
+        test_a=test_a,
+        test_u=test_u,
+        validation_a=validation_a,
+        validation_u=validation_u,
+        test=test,
+        mask=mask,
+        cache=cache,
+    )
+    data.save(out)
+    typer.echo(f"{out}: {data!r}")
 
 
 @app.command()

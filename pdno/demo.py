@@ -13,8 +13,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from .dataset import Dataset
-from .dataset import open as open_dataset
+from .dataset import Dataset, open_store
 from .engine import cores
 from .equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from .errors import UserError
@@ -77,7 +76,10 @@ def demo(out: Path) -> None:
 def _data(example: Example, out: Path) -> Dataset:
     path = out / f"{example.equation.name}.zarr"
     if path.exists():
-        return open_dataset(path)
+        data = open_store(path)
+        if data.provenance.get("noise") != example.noise.spec or data.train.a.shape[2:] != example.equation.grid.shape:
+            raise UserError(f"{path} is there already and not of this demonstration; name another folder with --out")
+        return data
     with progress_bar(example.title, "pairs") as progress:
         return generate(example.equation, TRAIN, TEST, example.noise, out=path, workers=cores(), progress=progress)
 
@@ -88,4 +90,4 @@ def _row(example: Example, data: Dataset) -> tuple[str, ...]:
     residual = np.linalg.norm(example.equation.residual(u, a)) / np.linalg.norm(u)
     name, noise = example.equation.name, example.noise
     found = f"{np.std(u_eta - u):.3g}"
-    return name, str(data.grid), noise.spec, f"{noise.std:.3g}", found, f"{residual:.0e}"
+    return name, str(example.equation.grid), noise.spec, f"{noise.std:.3g}", found, f"{residual:.0e}"

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -27,7 +27,7 @@ def cores() -> int:
 
 def run(
     function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, scheduler: str | None = None
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result]]:
     """(task, function(task)) for every task, as they are done.
 
     One worker works in this process; more are processes of their own, and one that dies is replaced; with `scheduler`
@@ -50,7 +50,7 @@ def _one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 def _in_processes(
     function: Callable[[Task], Result], pending: list[Task], workers: int, deaths: int = 3
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result]]:
     # Spawned, not forked: a fork would copy locks held by other threads, and open files.
     while pending:
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker)
@@ -84,7 +84,7 @@ def _start_worker() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str) -> Iterator[tuple[Task, Result]]:
+def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str) -> Generator[tuple[Task, Result]]:
     try:
         from distributed import Client
         from distributed import as_completed as completed

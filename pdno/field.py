@@ -56,7 +56,8 @@ class Field:
     mean_free: bool = False
 
     def __post_init__(self) -> None:
-        if self.scale < 0 or self.tau < 0 or self.r <= 0:
+        finite = np.isfinite([self.scale, self.tau, self.r]).all()
+        if not finite or self.scale < 0 or self.tau < 0 or self.r <= 0:
             raise UserError(f"a field needs scale ≥ 0, tau ≥ 0 and r > 0; got scale={self.scale}, tau={self.tau}, r={self.r}")
         if self.tau == 0 and self.condition != "dirichlet" and not self.mean_free:
             raise UserError("with tau = 0 the constant mode has infinite variance; set mean_free=True or tau > 0")
@@ -96,12 +97,23 @@ class Field:
         draws = [np.sqrt(d) * self.sample(grid, count, seed, first, "wiener", i) for i, d in enumerate(dt)]
         return np.stack(draws, axis=1)
 
+    def grid_eigenvalues(self, grid: Grid) -> Array:
+        """Variances of the coefficients that the grid can tell apart: λ_j, and what surplus modes add to them by aliasing.
+
+        Aliasing folds every mode onto one other, so these coefficients stay independent.
+        """
+        value = self.eigenvalues(grid)
+        for axis, modes in zip(grid.axes, value.shape, strict=True):
+            seen = synthesize(np.eye(modes), axis.points, axis.kind, self.condition)
+            value = np.tensordot(value, analyze(seen, axis.kind, self.condition) ** 2, axes=(0, 0))
+        return np.asarray(value)
+
     def sqrt(self, u: Array, grid: Grid) -> Array:
-        """𝒞^(1/2) u on the modes of the grid: (…, *grid) → (…, *grid)."""
+        """𝒞^(1/2) u for the law of the values at the nodes: (…, *grid) → (…, *grid)."""
         return self._filter(u, grid, 0.5)
 
     def inverse_sqrt(self, u: Array, grid: Grid) -> Array:
-        """𝒞^(−1/2) u on the modes of the grid: whitens a draw. A dropped constant mode stays zero."""
+        """𝒞^(−1/2) u, which whitens a draw. Modes without variance (a dropped constant) stay zero."""
         return self._filter(u, grid, -0.5)
 
     def coefficients(self, u: Array, grid: Grid) -> Array:
@@ -118,11 +130,10 @@ class Field:
         return np.asarray(c / np.sqrt(grid.volume))
 
     def _filter(self, u: Array, grid: Grid, power: float) -> Array:
-        c = self.coefficients(u, grid)
-        lam = _eigenvalues(self, grid, c.shape[-grid.dim :])
+        lam = self.grid_eigenvalues(grid)
         factor = np.zeros_like(lam)
-        np.power(lam, power, out=factor, where=lam > 0)
-        return self.values(factor * c, grid)
+        np.power(lam, power, out=factor, where=lam > 1e-24 * lam.max())  # rounding of the transforms is not variance
+        return self.values(factor * self.coefficients(u, grid), grid)
 
     def _mode_shape(self, grid: Grid) -> tuple[int, ...]:
         if self.modes is not None:
@@ -142,6 +153,8 @@ def _eigenvalues(field: Field, grid: Grid, shape: tuple[int, ...]) -> Array:
         lam = field.scale * (squared + field.tau**2) ** -field.r
     if field.mean_free and field.condition != "dirichlet":
         lam[(0,) * grid.dim] = 0.0
+    if field.scale > 0 and not lam.max() > 1e-290:
+        raise UserError(f"a field with tau = {field.tau:g} and r = {field.r:g} has no variance left; choose a smaller r or tau")
     return np.asarray(lam)
 
 

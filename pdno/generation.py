@@ -5,9 +5,11 @@ is made in. Growing a data set keeps its first pairs, and the test pairs never d
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import __version__, store
-from .dataset import Dataset, Pairs, layout
-from .dataset import open as open_dataset
+from .dataset import Dataset, Pairs, layout, open_store
 from .engine import run
 from .equation import EQUATIONS, Equation
 from .errors import UserError
@@ -30,6 +31,7 @@ Block = tuple[str, int, int]
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
+SOFTWARE = ("numpy", "scipy", "zarr", "numcodecs")
 FIRST = {"train": 0, "test": 2**32}  # index of the first pair of a split: train pairs are eq.sample_input(train, seed)
 
 
@@ -47,12 +49,19 @@ class Recipe:
         index = FIRST[split] + first
         a = self.equation.sample_input(end - first, self.seed, index)
         u = self.equation.solve(a)
-        if not np.isfinite(u).all():
-            raise UserError(f"{self.equation.name} gave NaN or infinite values among {split} pairs {first} to {end - 1}")
+        u_eta = u if self.noise is None else u + self.noise.sample(u, self.seed, index)
+        for what, values in (("inputs", a), ("outputs", u), ("noisy outputs", u_eta)):
+            if not np.isfinite(values).all():
+                where = f"{split} pairs {first} to {end - 1}"
+                raise UserError(f"{self.equation.name} gave NaN or infinite {what} among {where}; check settings and noise")
         if self.noise is None:
             return {"a": a, "u": u}
-        u_eta = u + self.noise.sample(u, self.seed, index)
         return {"a": a, "u": u_eta} if split == "train" else {"a": a, "u": u, "u_eta": u_eta}
+
+    def pairs(self, arrays: dict[str, Array]) -> Pairs:
+        """The arrays of blocks as pairs on the grid of the equation."""
+        dims = ("sample", "channel", *self.equation.grid.names)
+        return Pairs.of(**arrays, dims=(dims, dims), coordinates=self.equation.grid.coordinates)
 
 
 def generate(
@@ -84,25 +93,25 @@ def generate(
     >>> data.test.u_eta.shape
     (2, 1, 128)
     """
-    _check(train, test, seed, workers)
-    recipe = Recipe(equation, parse(noise) if isinstance(noise, str) else noise, int(seed))
-    provenance = _provenance(recipe, train, test)
-    shapes = {split: {name: v.shape[1:] for name, v in recipe((split, 0, 1)).items()} for split in FIRST}
-    plan = layout(equation.grid, provenance, shapes)
+    train, test, seed, workers = _checked(train=train, test=test, seed=seed, workers=workers)
+    recipe = Recipe(equation, parse(noise) if isinstance(noise, str) else noise, seed)
+    first_pairs = {split: recipe((split, 0, 1)) for split in FIRST}
+    provenance = _provenance(recipe, train, test, first_pairs)
+    templates = {split: recipe.pairs(arrays) for split, arrays in first_pairs.items()}
+    plan = layout(templates, {"train": train, "test": test}, equation.grid, provenance)
     blocks = store.blocks(plan)
     if out is None:
         made = dict(_follow(run(recipe, blocks, workers, scheduler), 0, train + test, progress))
-        train_pairs, test_pairs = (
-            _joined(equation, shapes[split], [made[b] for b in blocks if b[0] == split]) for split in ("train", "test")
-        )
-        return Dataset(train_pairs, test_pairs, equation.grid, provenance)
+        parts = {split: [made[block] for block in blocks if block[0] == split] for split in FIRST}
+        pairs = {split: recipe.pairs(_joined(parts[split])) if parts[split] else templates[split][:0] for split in FIRST}
+        return Dataset(pairs["train"], pairs["test"], provenance, equation.grid)
     path = Path(out).absolute()
     with store.building(path, plan) as root:
         missing = [block for block in blocks if not store.is_whole(root, *block)]
         done = train + test - sum(end - first for _, first, end in missing)
         for _ in _follow(run(partial(_write, recipe, root), missing, workers, scheduler), done, train + test, progress):
             pass
-    return open_dataset(path)
+    return open_store(path)
 
 
 def _write(recipe: Recipe, root: Path, block: Block) -> None:
@@ -110,32 +119,41 @@ def _write(recipe: Recipe, root: Path, block: Block) -> None:
 
 
 def _follow(
-    results: Iterable[tuple[Block, Result]], done: int, total: int, progress: Progress | None
+    results: Generator[tuple[Block, Result]], done: int, total: int, progress: Progress | None
 ) -> Iterator[tuple[Block, Result]]:
     """The results, with a word to `progress` after each."""
-    for block, result in results:
-        done += block[2] - block[1]
-        if progress is not None:
-            progress(done, total)
-        yield block, result
+    with closing(results):  # workers end here, also when `progress` raises
+        for block, result in results:
+            done += block[2] - block[1]
+            if progress is not None:
+                progress(done, total)
+            yield block, result
 
 
-def _joined(equation: Equation, shapes: dict[str, tuple[int, ...]], parts: list[dict[str, Array]]) -> Pairs:
-    arrays = {name: np.concatenate([np.empty((0, *shape)), *(part[name] for part in parts)]) for name, shape in shapes.items()}
-    return Pairs.from_arrays(equation.grid, arrays)
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _provenance(recipe: Recipe, train: int, test: int) -> dict[str, Any]:
-    """Everything needed to make the same bytes again, and nothing else."""
+def _provenance(recipe: Recipe, train: int, test: int, first_pairs: dict[str, dict[str, Array]]) -> dict[str, Any]:
+    """Everything needed to make the same bytes again, and nothing else.
+
+    The fingerprint is a hash of the first pairs: it tells apart what names do not (own equations, own laws of noise,
+    processors that round differently), so that a store is never finished by another recipe than began it.
+    """
+    fingerprint = blake2b(digest_size=8)
+    for arrays in first_pairs.values():
+        for values in arrays.values():
+            fingerprint.update(values.tobytes())
     return {
         "schema": 1,
+        "name": recipe.equation.name,
         "equation": {"name": recipe.equation.name, "settings": recipe.equation.settings()},
         "noise": "none" if recipe.noise is None else recipe.noise.spec,
         "seed": recipe.seed,
-        "samples": {"train": train, "test": test},
         "command": _command(recipe, train, test),
+        "fingerprint": fingerprint.hexdigest(),
         "version": __version__,
-        "software": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "scipy", "zarr")}},
+        "software": {"python": platform.python_version(), **{name: version(name) for name in SOFTWARE}},
     }
 
 
@@ -151,10 +169,11 @@ def _command(recipe: Recipe, train: int, test: int) -> str:
     return " ".join(["pdno generate", equation.name, counts, *changed])
 
 
-def _check(train: int, test: int, seed: int, workers: int) -> None:
-    if train < 1 or test < 0:
-        raise UserError(f"train = {train}, test = {test}: expected at least one training pair and no negative number")
-    if workers < 1:
-        raise UserError(f"workers = {workers}: at least one is needed")
-    if not 0 <= seed < 2**63:
-        raise UserError(f"seed = {seed}: expected a whole number from 0 to 2⁶³ − 1")
+def _checked(**numbers: int) -> list[int]:
+    """Whole numbers in their ranges."""
+    least = {"train": 1, "test": 0, "seed": 0, "workers": 1}
+    most = {"train": FIRST["test"], "test": 2**32, "seed": 2**63 - 1, "workers": 10_000}
+    for name, value in numbers.items():
+        if not isinstance(value, int | np.integer) or not least[name] <= value <= most[name]:
+            raise UserError(f"{name} = {value!r}: expected a whole number from {least[name]} to {most[name]}")
+    return [int(value) for value in numbers.values()]

@@ -91,7 +91,9 @@ class GaussianMixture:
             raise UserError(
                 f"a mixture has {len(self.weights)} weights, {len(self.means)} means, {len(self.stds)} stds; give as many each"
             )
-        if min(self.weights) < 0 or abs(sum(self.weights) - 1) > 1e-9:
+        if not np.isfinite(self.means).all():
+            raise UserError(f"means {self.means} must be finite")
+        if not (min(self.weights) >= 0 and abs(sum(self.weights) - 1) < 1e-9):
             raise UserError(
                 f"weights {self.weights} must not be negative and must sum to one; they sum to {sum(self.weights):g}"
             )
@@ -147,10 +149,10 @@ class GaussianMixture:
 
 @dataclass(frozen=True)
 class FieldNoise:
-    """η ~ N(0, 𝒞), 𝒞 ∝ (−Δ + τ²)^(−r) under Neumann conditions on cell centres, scaled to tr 𝒞/d = std².
+    """η ~ N(0, 𝒞), 𝒞 ∝ (−Δ + τ²)^(−r) under Neumann conditions on cell centres, scaled to tr 𝒞 = std².
 
     `std` is the root mean square over the domain; at a single point the spread differs (it is larger at the boundary).
-    Channels are independent.
+    Fields are (batch, channel, *grid), channels independent; one (seed, index) is the same function on every grid.
     """
 
     std: float
@@ -159,29 +161,33 @@ class FieldNoise:
 
     def __post_init__(self) -> None:
         _check_std(self.std)
-        Field(self.tau, self.r)  # checks tau and r
+        self.field(dim=1)  # checks tau and r
 
     @property
     def spec(self) -> str:
         return f"field:{_text(self.std)},{_text(self.tau)},{_text(self.r)}"
 
-    def field(self, grid: Grid) -> Field:
-        """The law of one channel of η."""
-        trace = Field(self.tau, self.r).eigenvalues(grid).sum()
-        return Field(self.tau, self.r, scale=self.std**2 / trace)
+    def field(self, dim: int) -> Field:
+        """The law of one channel of η on the unit cube."""
+        modes = {1: 1024, 2: 128, 3: 32}[dim]
+        unit = Field(self.tau, self.r, modes=modes)
+        trace = unit.eigenvalues(Grid.uniform(2, dim=dim, kind="cell")).sum()
+        return Field(self.tau, self.r, scale=self.std**2 / trace, modes=modes)
 
     def sample(self, u: Fields, seed: int = 0, first: int = 0) -> Array:
         shape = _shape(u)
         channels, grid = _cells(shape)
-        field = self.field(grid)
+        field = self.field(grid.dim)
         eta = [field.sample(grid, shape[0], seed, first, "noise", channel) for channel in range(channels)]
         return np.stack(eta, axis=1)
 
     def log_prob(self, eta: ArrayLike) -> Array:
         eta = np.asarray(eta, dtype=np.float64)
         channels, grid = _cells(eta.shape)
-        field = self.field(grid)
-        lam, c = field.eigenvalues(grid), field.coefficients(eta, grid)
+        field = self.field(grid.dim)
+        lam, c = field.grid_eigenvalues(grid), field.coefficients(eta, grid)
+        if not (lam > 1e-24 * lam.max()).all() or self.std == 0:
+            raise UserError(f"{self} has no density on a grid of {grid}: some of its modes have no variance")
         # Values are √d times an orthogonal map of the coefficients: the Jacobian of the density on R^d.
         constant = channels * np.log(2 * np.pi * lam.size * lam).sum()
         return np.asarray(-0.5 * ((c**2 / lam).reshape(len(c), -1).sum(axis=1) + constant))
@@ -213,7 +219,8 @@ class Heteroscedastic:
         return _normal_log_prob(_rows(eta), _rows(self._std(np.asarray(u, dtype=np.float64))))
 
     def _std(self, u: Array) -> Array:
-        std = np.broadcast_to(np.asarray(self.std(u), dtype=np.float64), u.shape)
+        # Sample by sample: a function that looks at the whole field must not see the batch.
+        std = np.stack([np.broadcast_to(np.asarray(self.std(field), dtype=np.float64), field.shape) for field in u])
         if not (np.isfinite(std).all() and (std >= 0).all()):
             raise UserError(
                 "the function std(u) gave a negative or infinite value; a standard deviation must be finite and ≥ 0"
@@ -258,7 +265,7 @@ def _check_std(std: float) -> None:
 def _shape(u: Fields) -> tuple[int, ...]:
     shape = u if isinstance(u, tuple) else np.shape(u)
     if len(shape) < 2:
-        raise UserError(f"noise was asked for fields of shape {shape}; expected (batch, *grid) or (batch, channel, *grid)")
+        raise UserError(f"noise was asked for fields of shape {shape}; expected (batch, channel, *grid)")
     return tuple(int(n) for n in shape)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .dataset import Dataset
 
-__all__ = ["pairs"]
+__all__ = ["pairs", "preview"]
 
 Array = NDArray[np.float64]
 BLUE, ORANGE = "#0072b2", "#e69f00"  # of the Okabe–Ito palette: apart for every kind of colour vision
@@ -24,10 +24,11 @@ def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0) -> Figure:
         fields = (data.test.a[sample, 0], data.test.u[sample, 0], observed[sample, 0])
         top, bottom = axes[0, column], axes[1, column]
         top.set_title(title, fontsize=11)
-        if data.grid.dim == 1:
-            _lines(top, bottom, data.grid.axes[0].nodes, *fields)
+        if fields[1].ndim == 1:
+            _lines(top, bottom, data.test.xarray["x"].values, *fields)
         else:
-            _maps(top, bottom, fields[0], fields[2])
+            _map(top, fields[0], "cividis")
+            _map(bottom, fields[2], "viridis")
     axes[0, 0].set_ylabel("input a")
     axes[1, 0].set_ylabel("output u, observed with noise")
     return figure
@@ -43,11 +44,34 @@ def _lines(top: Axes, bottom: Axes, x: Array, a: Array, u: Array, u_eta: Array) 
         axes.spines[["top", "right"]].set_visible(False)
 
 
-def _maps(top: Axes, bottom: Axes, a: Array, u_eta: Array) -> None:
-    for axes, values, colours in ((top, a, "cividis"), (bottom, u_eta, "viridis")):
-        image = axes.imshow(values.T, origin="lower", cmap=colours)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        figure = axes.get_figure()
-        assert figure is not None
-        figure.colorbar(image, ax=axes, shrink=0.8)
+def _map(axes: Axes, values: Array, colours: str) -> None:
+    image = axes.imshow(values.T, origin="lower", cmap=colours)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.colorbar(image, ax=axes, shrink=0.8)
+
+
+def preview(data: Dataset, count: int = 4) -> Figure:
+    """The first training pairs: inputs above, outputs below; of several channels the first."""
+    count = min(count, len(data.train))
+    figure = Figure(figsize=(3.1 * count, 5.2), layout="constrained")
+    axes = figure.subplots(2, count, squeeze=False)
+    for row, name in enumerate(("a", "u")):
+        values = getattr(data.train, name)[:count, 0]
+        x = data.train.xarray.coords.get(str(data.train.xarray[name].dims[2])) if values.ndim > 1 else None
+        for column, field in enumerate(values):
+            _field(axes[row, column], field, None if x is None else x.values)
+        axes[row, 0].set_ylabel(name)
+    for column in range(count):
+        axes[0, column].set_title(f"pair {column}", fontsize=11)
+    return figure
+
+
+def _field(axes: Axes, field: Array, x: Array | None) -> None:
+    if field.ndim == 1:
+        axes.plot(np.arange(len(field)) if x is None else x, field, color=BLUE, linewidth=1.2)
+        axes.spines[["top", "right"]].set_visible(False)
+    else:
+        _map(axes, field.reshape(*field.shape[:2], -1)[..., 0], "viridis")

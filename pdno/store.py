@@ -30,26 +30,41 @@ try:
 except ImportError:  # not a POSIX system: two writers are not kept apart, but still write the same bytes
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Layout", "blocks", "building", "check", "is_whole", "write"]
+__all__ = ["Layout", "Spec", "blocks", "building", "check", "is_store", "is_whole", "write"]
 
 CHUNK_BYTES = 2**21  # of the largest array; a power-of-two number of samples that fits
-Array = NDArray[np.float64]
+BLOCK_SAMPLES = 128  # at most, so that small samples too make blocks enough for many workers and a steady bar
+SPLITS = ("train", "validation", "test")
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An array of a store: shape of a sample, type, names of all dimensions."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a store will hold: samples of each split, sample shape of each array, coordinates, attributes."""
+    """What a store will hold: samples, arrays and coordinates of each split, and attributes."""
 
     samples: Mapping[str, int]
-    arrays: Mapping[str, Mapping[str, tuple[int, ...]]]  # split → array → (channel, *grid)
-    coordinates: Mapping[str, Array]
+    arrays: Mapping[str, Mapping[str, Spec]]
+    coordinates: Mapping[str, Mapping[str, Array]]
     attributes: Mapping[str, Any]
 
     @property
     def block(self) -> int:
         """Samples of a block."""
-        largest = max(8 * int(np.prod(shape)) for arrays in self.arrays.values() for shape in arrays.values())
-        return 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1)
+        largest = max(spec.bytes for arrays in self.arrays.values() for spec in arrays.values())
+        return min(BLOCK_SAMPLES, 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1))
 
 
 def blocks(layout: Layout) -> list[tuple[str, int, int]]:
@@ -70,20 +85,26 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
     with _alone(partial):
         begun = _attributes(partial)
         if begun is None:
-            _empty(partial)
+            _clear(partial)
             _create(partial, layout)
         elif begun != json.loads(json.dumps(layout.attributes)):
             raise UserError(f"{partial} was begun with other settings or software; delete it, or choose another name")
-        for leftover in partial.rglob("*.partial"):  # of a write that was killed
-            leftover.unlink()
+        _sweep(partial)
         try:
             yield partial
         except BaseException:
             if not any(partial.glob("*/u/c/*")):  # nothing was made yet that is worth going on with
                 shutil.rmtree(partial)
             raise
+        _sweep(partial)
         _check_free(path)
         partial.rename(path)
+
+
+def _sweep(partial: Path) -> None:
+    """Remove what writers that were killed left behind."""
+    for leftover in partial.rglob("*.partial"):
+        leftover.unlink()
 
 
 def write(root: Path, split: str, first: int, arrays: Mapping[str, Array]) -> None:
@@ -104,6 +125,12 @@ def is_whole(root: Path, split: str, first: int, end: int) -> bool:
         return False
 
 
+def is_store(path: Path) -> bool:
+    """Whether this is a store of ours, or was meant to be one (nothing is there, but an unfinished one is)."""
+    ours = (path / "zarr.json").exists() and _attributes(path) is not None
+    return ours or path.with_name(path.name + ".partial").exists()
+
+
 def check(path: Path) -> dict[str, Any]:
     """The store's attributes, after a look that every chunk is there (Zarr would read a missing one as NaN without a word)."""
     if not path.exists():
@@ -117,15 +144,24 @@ def check(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not a store written by pdno; `pdno generate` and Dataset.save write them")
     if attributes["pdno"]["schema"] != 1:
         raise UserError(f"{path} has schema {attributes['pdno']['schema']}, this version reads schema 1; update pdno")
-    for split, count in attributes["pdno"]["samples"].items():
-        for name, array in zarr.open_group(path, path=split, mode="r").arrays():
-            folder = path / split / name / "c"
-            expected, found = array.nchunks if count else 0, sum(1 for f in folder.rglob("*") if f.is_file())
-            if found < expected:
-                raise UserError(
-                    f"{path}: {expected - found} of {expected} chunks of {split}/{name} are missing; generate it again"
-                )
+    try:
+        for split in attributes["pdno"]["samples"]:
+            for name, array in zarr.open_group(path, path=split, mode="r").arrays():
+                expected = _chunks(array)
+                missing = sum(not (path / split / name / chunk).is_file() for chunk in expected)
+                if missing:
+                    raise UserError(
+                        f"{path}: {missing} of {len(expected)} chunks of {split}/{name} are missing; generate it again"
+                    )
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is damaged; generate it again ({error})") from error
     return attributes
+
+
+def _chunks(array: zarr.Array[Any]) -> list[str]:
+    """Names of the files that an array must have, below its folder."""
+    counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
+    return ["/".join(("c", *map(str, index))) for index in np.ndindex(*counts)]
 
 
 def _check_free(path: Path) -> None:
@@ -161,26 +197,31 @@ def _attributes(root: Path) -> dict[str, Any] | None:
     return attributes if "pdno" in attributes else None
 
 
-def _empty(folder: Path) -> None:
-    for entry in folder.iterdir():
+def _clear(folder: Path) -> None:
+    """Empty a folder in which a store was begun but not more; anything that is not ours is left alone."""
+    entries = list(folder.iterdir())
+    strange = [entry.name for entry in entries if entry.name not in ("zarr.json", *SPLITS) and entry.suffix != ".partial"]
+    if strange or any(folder.glob("*/*/c/*/*")):
+        raise UserError(f"{folder} is in the way and not a store that was just begun; move it, or choose another name")
+    for entry in entries:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _create(root: Path, layout: Layout) -> None:
     store = zarr.create_group(root, zarr_format=3)
-    names = tuple(layout.coordinates)
     for split, arrays in layout.arrays.items():
         group = store.create_group(split)
-        for name, nodes in layout.coordinates.items():
-            group.create_array(name, data=nodes, dimension_names=(name,), fill_value=np.nan)
-        for name, shape in arrays.items():
+        for name, nodes in layout.coordinates[split].items():
+            group.create_array(name, data=nodes, dimension_names=(name,))
+        for name, spec in arrays.items():
             group.create_array(
                 name,
-                shape=(layout.samples[split], *shape),
-                chunks=(layout.block, *shape),
-                dtype="float64",
-                fill_value=np.nan,
+                shape=(layout.samples[split], *spec.shape),
+                chunks=(layout.block, *spec.shape),
+                dtype=spec.dtype,
+                fill_value=np.nan if np.dtype(spec.dtype).kind == "f" else 0,
                 compressors=[ZstdCodec(level=3, checksum=True)],
-                dimension_names=("sample", f"{name[0]}_channel", *names),
+                dimension_names=spec.dims,
+                config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is noticed
             )
     store.attrs.put(dict(layout.attributes))  # last: a store with attributes was begun in full

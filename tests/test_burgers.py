@@ -64,6 +64,18 @@ def test_published_data() -> None:
     assert error.max() < 5e-4, error
 
 
+@pytest.mark.parametrize(
+    ("wave", "t_final"),
+    [(lambda x: np.sin(2 * np.pi * x) + 0.3 * np.sin(120 * np.pi * x), 0.005), (lambda x: 1 + np.sin(100 * np.pi * x), 0.01)],
+)
+def test_what_the_lower_rungs_cannot_see_is_not_lost(wave, t_final) -> None:
+    """Inputs with a gap in their spectrum: on 64 and on 128 points they look alike, and wrong."""
+    eq = Burgers(points=1024, t_final=t_final)
+    a = wave(eq.grid.axes[0].nodes)[None]
+    u = eq.solve(a)
+    assert np.linalg.norm(eq.residual(u, a)) < 1e-6 * np.linalg.norm(u)
+
+
 def test_the_integrator_has_order_four() -> None:
     """ETDRK4 at a fixed resolution against itself with 512 steps."""
     x = np.arange(64) / 64
@@ -85,6 +97,7 @@ def test_times() -> None:
     u = eq.solve(a, times=[0.0, 0.5, 0.5, 1.0])
     assert u.shape == (2, 4, 512)
     np.testing.assert_array_equal(u[:, :1], a)
+    np.testing.assert_array_equal(eq.solve(a, times=[0.0]), a)
     np.testing.assert_array_equal(u[:, 1], u[:, 2])
     np.testing.assert_allclose(u[:, 3:], eq.solve(a), rtol=0, atol=1e-7)
     np.testing.assert_allclose(u.mean(axis=-1), a.mean(axis=-1).repeat(4, axis=1), atol=1e-12)  # the mean is conserved
@@ -95,6 +108,13 @@ def test_what_does_not_converge_is_refused(monkeypatch) -> None:
     eq = Burgers(points=8, viscosity=1e-5, speed=1.0)
     with pytest.raises(UserError, match=r"did not converge on 256 points.*raise the viscosity"):
         eq.solve(np.sin(2 * np.pi * eq.grid.axes[0].nodes)[None])
+
+
+def test_a_residual_that_cannot_be_had_is_refused() -> None:
+    eq = Burgers(points=64, viscosity=1e-3, speed=1.0)
+    a = eq.sample_input(4, seed=4)
+    with pytest.raises(UserError, match="orders of magnitude"):
+        eq.residual(a, a)
 
 
 def test_zero_stays_zero() -> None:

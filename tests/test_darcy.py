@@ -74,6 +74,35 @@ def test_constant_coefficient_scales_out() -> None:
     np.testing.assert_allclose(Darcy(points=128).solve(np.ones((1, 128, 128)))[0], torsion(128), atol=2e-5)
 
 
+def test_the_coefficient_has_the_correlation_of_its_field() -> None:
+    """Two points have the same phase with probability ½ + arcsin(ρ)/π, ρ the correlation of the field without its constant
+    mode (5 standard errors at three pairs of points)."""
+    eq, count = Darcy(points=16), 1500
+    k = np.pi * np.arange(200.0)
+    lam = (k[:, None] ** 2 + k**2 + 9) ** -2.0
+    lam[0, 0] = 0
+    x = (np.arange(16) + 0.5) / 16
+    waves = np.where(k[:, None] > 0, np.sqrt(2), 1) * np.cos(np.outer(k, x))
+
+    def covariance(p: tuple[int, int], q: tuple[int, int]) -> float:
+        return float((lam * np.outer(waves[:, p[0]] * waves[:, q[0]], waves[:, p[1]] * waves[:, q[1]])).sum())
+
+    high = eq.sample_input(count, seed=2)[:, 0] == 12
+    for p, q in (((3, 4), (5, 4)), ((8, 8), (8, 14)), ((0, 0), (15, 15))):
+        rho = covariance(p, q) / np.sqrt(covariance(p, p) * covariance(q, q))
+        agree, expected = (high[:, *p] == high[:, *q]).mean(), 0.5 + np.arcsin(rho) / np.pi
+        assert abs(agree - expected) < 5 * np.sqrt(expected * (1 - expected) / count), (p, q)
+
+
+def test_a_source_for_each_sample_in_either_layout() -> None:
+    eq = Darcy(points=8)
+    a, f = eq.sample_input(3), np.random.default_rng(1).random((3, 8, 8))
+    u = eq.solve(a, f[:, None])
+    np.testing.assert_array_equal(eq.solve(a[:, 0], f), u[:, 0])
+    np.testing.assert_allclose(eq.residual(u, a, f), 0, atol=1e-10)
+    np.testing.assert_array_equal(eq.solve(a, f[0])[0], u[0])
+
+
 def test_the_coefficient_has_two_phases_of_equal_share_and_the_right_size_of_solution() -> None:
     """By symmetry each phase has probability ½ in every cell; u_max is about .01, the paper's number."""
     eq = Darcy(points=16)

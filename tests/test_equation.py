@@ -101,8 +101,9 @@ def test_settings_rebuild_the_equation(eq) -> None:
     assert EQUATIONS[eq.name](**eq.settings()) == eq
 
 
-def test_settings_are_plain_numbers() -> None:
-    assert type(Darcy(points=np.int64(8)).settings()["points"]) is int  # type: ignore[arg-type]
+def test_settings_are_plain_numbers_however_they_were_given() -> None:
+    given = Darcy(points=np.int64(8), a_low=4, a_high=np.float32(12), tau=3, r=2)  # type: ignore[arg-type]
+    assert repr(given.settings()) == repr(Darcy(points=8).settings())
 
 
 def test_defaults_are_those_of_the_paper() -> None:
@@ -127,6 +128,10 @@ def test_defaults_are_those_of_the_paper() -> None:
         (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[0.5, 0.1]), "do not descend"),
         (lambda: Advection(points=33), "16.5 of 33 cells"),
         (lambda: Advection(points=32, t_final=2.0), "whole number from 1 to 32"),
+        (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[]), "one or more times"),
+        (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[np.nan]), "one or more times"),
+        (lambda: Burgers(points=8).residual(np.ones((3, 8)), np.ones((1, 8))), "u has 3 samples and a has 1"),
+        (lambda: Darcy(points=8).residual(np.ones((3, 8, 8)), np.ones((1, 8, 8))), "u has 3 samples and a has 1"),
         (lambda: Darcy(points=8).solve(np.ones((2, 9, 9))), r"expects \(batch, 1, 8, 8\)"),
         (lambda: Darcy(points=8).solve(np.ones((2, 2, 8, 8))), "has shape"),
         (lambda: Darcy(points=8).solve(np.full((2, 8, 8), np.nan)), "NaN"),

@@ -86,6 +86,21 @@ def test_square_root_operators(kind, condition) -> None:
     np.testing.assert_allclose(twice, field.eigenvalues(grid) * field.coefficients(u, grid), atol=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "condition"), LAWS)
+@pytest.mark.parametrize("modes", [4, 40])
+def test_operators_belong_to_the_law_also_with_fewer_or_more_modes_than_nodes(kind, condition, modes) -> None:
+    """sqrt·sqrtᵀ is the covariance of the values, and inverse_sqrt makes the coefficients of draws independent and unit."""
+    grid, field = Grid.uniform(12, kind=kind), Field(tau=30, r=1, condition=condition, modes=modes)
+    root = field.sqrt(np.eye(12), grid)
+    lam, unit = field.grid_eigenvalues(grid), Field(tau=30, r=1, condition=condition)
+    basis = unit.values(np.eye(lam.size), grid)
+    np.testing.assert_allclose(covariance(field, grid), basis.T @ (lam[:, None] * basis), atol=1e-14)
+    np.testing.assert_allclose(field.coefficients(root, grid), np.sqrt(lam) * field.coefficients(np.eye(12), grid), atol=1e-13)
+    white = field.coefficients(field.inverse_sqrt(field.sample(grid, 4000, seed=12), grid), grid)
+    expected = np.where(lam > 1e-20, 1.0, 0.0)
+    assert (np.abs((white**2).mean(axis=0) - expected) < 5 * np.sqrt(2 / 4000)).all()
+
+
 def test_a_draw_is_the_square_root_of_a_white_one() -> None:
     grid = Grid.uniform((16, 16), kind="cell")
     field = Field(tau=3, r=2)
@@ -172,6 +187,9 @@ def test_trigonometric_potential_has_the_kernel_of_the_paper() -> None:
         (lambda: Field(tau=1, r=2, scale=-1), "scale ≥ 0"),
         (lambda: Field(tau=0, r=2), "infinite variance"),
         (lambda: Field(tau=1, r=2, modes=0), "at least one mode"),
+        (lambda: Field(tau=float("nan"), r=2), "a field needs"),
+        (lambda: Field(tau=1, r=float("inf")), "a field needs"),
+        (lambda: Field(tau=30, r=400).sample(Grid.uniform(8), 1), "no variance left"),
         (lambda: Field(tau=1, r=2).wiener_increments(Grid.uniform(8), np.array([1.0, 0.0]), 1), "descend"),
     ],
 )

@@ -1,8 +1,10 @@
 """The generator and its store: the same bytes whatever happens, and nothing damaged goes unnoticed."""
 
+import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import xarray as xr
 
 import pdno
+import pdno.store
 from pdno import UserError
 from pdno.cli import main
 from pdno.equation import Advection, Darcy, Elliptic1D
@@ -208,28 +211,79 @@ def test_interrupted_it_says_how_to_go_on(tmp_path, uninterrupted) -> None:
     assert digest(store) == uninterrupted
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_a_damaged_partial_store_is_repaired(tmp_path, monkeypatch) -> None:
-    """Truncated, flipped, missing and left-over files in the partial store of a killed run."""
-    make = {"train": 20, "test": 4, "noise": "gaussian:0.1"}
-    pdno.generate(SMALL, **make, out=tmp_path / "whole.zarr")
-
+def interrupt_after(pairs: int):
     def stop(done: int, total: int) -> None:
-        if done >= 16:
+        if done >= pairs:
             raise KeyboardInterrupt
 
+    return stop
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_only_what_is_missing_or_damaged_is_made_again(tmp_path, monkeypatch) -> None:
+    """Truncated, flipped, missing and left-over files, in each array, in the partial store of a killed run."""
+    make = {"train": 28, "test": 8, "noise": "gaussian:0.1"}
+    pdno.generate(SMALL, **make, out=tmp_path / "whole.zarr")
     with pytest.raises(KeyboardInterrupt):
-        pdno.generate(SMALL, **make, out=tmp_path / "d.zarr", progress=stop)
-    root = tmp_path / "d.zarr.partial" / "train"
-    truncated, flipped, missing = (root / "u" / "c" / str(i) / "0" / "0" / "0" for i in range(3))
+        pdno.generate(SMALL, **make, out=tmp_path / "d.zarr", progress=interrupt_after(32))
+    root = tmp_path / "d.zarr.partial"
+
+    def chunk(array: str, block: int) -> Path:
+        return root / array / "c" / str(block) / "0" / "0" / "0"
+
+    truncated, flipped, missing = chunk("train/u", 0), chunk("train/a", 1), chunk("test/u_eta", 0)
     truncated.write_bytes(truncated.read_bytes()[:50])
     data = bytearray(flipped.read_bytes())
     data[len(data) // 2] ^= 1
     flipped.write_bytes(data)
     missing.unlink()
-    (root / "a" / "c" / "0" / "0" / "0" / "0.abc.partial").write_bytes(b"rest of a killed write")
+    (root / "train/a/c/0/0/0/0.abc.partial").write_bytes(b"rest of a killed write")
+    written, write = [], pdno.store.write
+    monkeypatch.setattr(
+        "pdno.store.write",
+        lambda root, split, first, arrays: written.append((split, first)) or write(root, split, first, arrays),
+    )
     pdno.generate(SMALL, **make, out=tmp_path / "d.zarr")
+    assert written == [("train", 0), ("train", 4), ("test", 0), ("test", 4)]
     assert digest(tmp_path / "d.zarr") == digest(tmp_path / "whole.zarr")
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_left_overs_of_a_worker_killed_on_the_way_do_not_stay(tmp_path) -> None:
+    def litter(done: int, total: int) -> None:
+        (tmp_path / "d.zarr.partial/train/a/c/0/0/0/0.abc.partial").write_bytes(b"rest of a killed write")
+
+    pdno.generate(SMALL, train=8, out=tmp_path / "d.zarr", progress=litter)
+    assert not list((tmp_path / "d.zarr").rglob("*.partial"))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_store_is_not_finished_by_another_recipe(tmp_path) -> None:
+    """Own laws of noise have the same name, but not the same first pair."""
+    with pytest.raises(KeyboardInterrupt):
+        pdno.generate(
+            SMALL, 12, noise=Heteroscedastic(lambda u: 0 * u + 0.001), out=tmp_path / "d.zarr", progress=interrupt_after(4)
+        )
+    with pytest.raises(UserError, match="other settings"):
+        pdno.generate(SMALL, 12, noise=Heteroscedastic(lambda u: 0 * u + 5.0), out=tmp_path / "d.zarr")
+
+
+def test_a_folder_that_is_in_the_way_is_left_alone(tmp_path) -> None:
+    (tmp_path / "res.partial").mkdir()
+    (tmp_path / "res.partial" / "thesis.txt").write_text("precious")
+    with pytest.raises(UserError, match="in the way"):
+        pdno.generate(SMALL, train=2, out=tmp_path / "res")
+    assert (tmp_path / "res.partial" / "thesis.txt").read_text() == "precious"
+
+
+def test_workers_have_ended_when_generate_has(tmp_path) -> None:
+    """Also when the callback raises: nothing is written after the lock is let go."""
+    with pytest.raises(KeyboardInterrupt) as caught:
+        pdno.generate(Darcy(points=48), train=1500, out=tmp_path / "d.zarr", workers=2, progress=interrupt_after(1))
+    before = chunks(tmp_path / "d.zarr")
+    time.sleep(1.0)
+    assert chunks(tmp_path / "d.zarr") == before
+    assert caught.tb is not None
 
 
 def test_a_run_killed_while_it_began_starts_afresh(tmp_path) -> None:
@@ -238,14 +292,10 @@ def test_a_run_killed_while_it_began_starts_afresh(tmp_path) -> None:
     assert len(pdno.open(tmp_path / "d.zarr").train) == 3
 
 
-def test_a_partial_store_of_other_settings_is_left_alone(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("pdno.store.CHUNK_BYTES", 4 * 8 * 64)
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
+@pytest.mark.usefixtures("small_blocks")
+def test_a_partial_store_of_other_settings_is_left_alone(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        pdno.generate(SMALL, train=12, out=tmp_path / "d.zarr", progress=stop)
+        pdno.generate(SMALL, train=12, out=tmp_path / "d.zarr", progress=interrupt_after(4))
     before = digest(tmp_path / "d.zarr.partial")
     with pytest.raises(UserError, match="other settings"):
         pdno.generate(SMALL, train=13, out=tmp_path / "d.zarr")
@@ -283,7 +333,7 @@ def test_damage_to_a_finished_store_is_noticed(tmp_path) -> None:
     pdno.generate(SMALL, train=20, test=4, out=store)
     chunk = store / "train" / "u" / "c" / "2" / "0" / "0" / "0"
     whole = chunk.read_bytes()
-    chunk.unlink()
+    chunk.rename(chunk.with_name("0.abc.partial"))  # a file in its place does not count
     with pytest.raises(UserError, match="1 of 5 chunks of train/u are missing"):
         pdno.open(store)
     flipped = bytearray(whole)
@@ -300,10 +350,32 @@ def test_what_is_not_a_store_is_refused(tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.zarr").write_text("no")
     for name in ("folder", "file.zarr"):
-        with pytest.raises(UserError, match="not a store written by pdno"):
+        with pytest.raises(UserError):
             pdno.open(tmp_path / name)
     with pytest.raises(UserError, match="does not exist"):
         pdno.open(tmp_path / "nothing.zarr")
+
+
+def test_damaged_descriptions_are_noticed(tmp_path) -> None:
+    for damage in (lambda store: shutil.rmtree(store / "test"), lambda store: (store / "test/u/zarr.json").write_text("{")):
+        store = tmp_path / f"{id(damage)}.zarr"
+        pdno.generate(SMALL, train=2, test=2, out=store)
+        damage(store)
+        with pytest.raises(UserError, match="damaged"):
+            pdno.open(store)
+
+
+def test_a_part_of_a_data_set_is_saved_as_it_is(tmp_path) -> None:
+    data = pdno.generate(SMALL, train=10, test=2)
+    dataclasses.replace(data, train=data.train[:6]).save(tmp_path / "part.zarr")
+    np.testing.assert_array_equal(pdno.open(tmp_path / "part.zarr").train.u, data.train.u[:6])
+
+
+def test_numpy_numbers_will_do(tmp_path) -> None:
+    plain = pdno.generate(Darcy(points=8, a_low=4, a_high=12, tau=3, r=2), train=3, out=tmp_path / "a.zarr")
+    pdno.generate(Darcy(points=np.int64(8)), train=np.int64(3), seed=np.int32(0), out=tmp_path / "b.zarr")  # type: ignore[arg-type]
+    assert digest(tmp_path / "a.zarr") == digest(tmp_path / "b.zarr")
+    assert plain.provenance["command"].startswith("pdno generate darcy --points 8 --train 3")
 
 
 def test_a_store_of_a_later_version_is_refused_by_name(tmp_path) -> None:
@@ -318,9 +390,10 @@ def test_on_a_dask_cluster(tmp_path, monkeypatch) -> None:
     """The same bytes through a scheduler on this machine."""
     from distributed import LocalCluster
 
-    make = {"train": 9, "test": 3, "noise": "gaussian:0.1"}
+    monkeypatch.setattr("pdno.store.CHUNK_BYTES", 4 * 8 * 32)
+    make = {"train": 30, "test": 6, "noise": "gaussian:0.1"}
     pdno.generate(Advection(points=32), **make, out=tmp_path / "here.zarr")
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         pdno.generate(Advection(points=32), **make, out=tmp_path / "there.zarr", scheduler=cluster.scheduler_address)
     assert digest(tmp_path / "here.zarr") == digest(tmp_path / "there.zarr")
 
@@ -340,9 +413,6 @@ def test_own_equation_and_own_noise(tmp_path) -> None:
 
         def residual(self, u: np.ndarray, a: np.ndarray) -> np.ndarray:
             return u - self.solve(a)
-
-        def settings(self) -> dict[str, float]:
-            return {}
 
     data = pdno.generate(Powers(), train=4, test=2, noise=Heteroscedastic(lambda u: 0.1 * abs(u)), out=tmp_path / "p.zarr")
     assert data.train.u.shape == (4, 2, 16)
@@ -367,7 +437,9 @@ def test_a_solver_that_fails_is_named() -> None:
         ({"test": -1}, "test = -1"),
         ({"workers": 0}, "workers = 0"),
         ({"seed": -1}, "seed = -1"),
+        ({"train": 2.5}, "whole number"),
         ({"noise": "gaussian:-1"}, "not negative"),
+        ({"noise": "field:0.1,nan,2"}, "a field needs"),
         ({"out": "no/such/folder/d.zarr"}, "does not exist; create it"),
     ],
 )
@@ -377,4 +449,5 @@ def test_mistakes_are_explained(change, message) -> None:
 
 
 def test_splits_cannot_meet() -> None:
-    assert FIRST["test"] - FIRST["train"] >= 2**32
+    with pytest.raises(UserError, match="whole number from 1 to"):
+        pdno.generate(SMALL, train=FIRST["test"] + 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pdno import UserError, noise
+from pdno import Field, Grid, UserError, noise
 from pdno.noise import FieldNoise, Gaussian, GaussianMixture, Heteroscedastic, parse
 
 LAWS = [
@@ -56,18 +56,20 @@ def test_heteroscedastic_std_follows_u() -> None:
 
 
 def test_field_noise_has_the_strength_and_the_smoothness_of_its_law() -> None:
-    """tr C/d = std² exactly; draws have the covariance of their field in every mode (5.2 standard errors at worst)."""
-    law, count = FieldNoise(0.2, tau=3, r=2), 4000
-    eta = law.sample((count, 2, 8, 6), seed=5)
-    from pdno import Grid
-
-    grid = Grid.uniform((8, 6), kind="cell")
-    field = law.field(grid)
-    assert field.variance(grid).mean() == pytest.approx(0.2**2, rel=1e-12)
-    white = field.coefficients(eta, grid) / np.sqrt(field.eigenvalues(grid))
+    """The mean variance is std²; draws have the variance of their law in every mode (5.2 standard errors at worst)."""
+    law, grid, count = FieldNoise(0.2, tau=3, r=2), Grid.uniform((8, 6), kind="cell"), 4000
+    field = law.field(dim=2)
+    assert field.variance(Grid.uniform(60, dim=2, kind="cell")).mean() == pytest.approx(0.2**2, rel=1e-3)
+    white = field.coefficients(law.sample((count, 2, 8, 6), seed=5), grid) / np.sqrt(field.grid_eigenvalues(grid))
     z = ((white**2).mean(axis=0) - 1) / np.sqrt(2 / count)
     assert np.abs(z).max() < 5.2
     assert abs((white[:, 0] * white[:, 1]).mean()) < 4.5 / np.sqrt(white[:, 0].size)
+
+
+def test_field_noise_is_the_same_function_on_every_grid() -> None:
+    law = FieldNoise(1.0, tau=10, r=1.5)
+    coarse, fine = law.sample((2, 1, 16, 16), seed=6), law.sample((2, 1, 48, 48), seed=6)
+    np.testing.assert_allclose(fine[..., 1::3, 1::3], coarse, atol=1e-12)
 
 
 def test_log_prob_of_gaussian_and_heteroscedastic() -> None:
@@ -94,15 +96,20 @@ def test_log_prob_of_mixtures(shared) -> None:
 
 
 def test_log_prob_of_field_noise() -> None:
-    from pdno import Grid
-
+    """Against the multivariate normal with the covariance of the values, summed over all modes."""
     law, grid = FieldNoise(0.2, tau=3, r=1.5), Grid.uniform((4, 5), kind="cell")
-    field = law.field(grid)
-    basis = field.values(np.eye(20).reshape(20, 4, 5), grid).reshape(20, 20)
-    cov = basis.T @ (field.eigenvalues(grid).reshape(-1, 1) * basis)
+    field = law.field(dim=2)
+    lam = field.eigenvalues(grid)
+    waves = [Field(3, 1.5).values(np.eye(128), Grid.uniform(n, kind="cell")) for n in (4, 5)]
+    cov = np.einsum("jk,jx,ky,jp,kq->xypq", lam, waves[0], waves[1], waves[0], waves[1], optimize=True).reshape(20, 20)
     eta = law.sample((3, 2, 4, 5), seed=8)
     expected = stats.multivariate_normal(np.zeros(20), cov).logpdf(eta.reshape(3, 2, 20)).sum(axis=1)
     np.testing.assert_allclose(law.log_prob(eta), expected)
+
+
+def test_heteroscedastic_std_does_not_see_the_batch() -> None:
+    law, u = Heteroscedastic(lambda u: u.std()), np.random.default_rng(10).standard_normal((5, 1, 30))
+    np.testing.assert_array_equal(law.sample(u, seed=1)[:1], law.sample(u[:1], seed=1))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
@@ -135,6 +142,11 @@ def test_specifications_lose_no_digit() -> None:
         (lambda: FieldNoise(-1), "not negative"),
         (lambda: GaussianMixture((0.5, 0.6), (0, 1), (1, 1)), "sum to one"),
         (lambda: GaussianMixture((0.5, 0.5), (0, 1), (1,)), "as many"),
+        (lambda: GaussianMixture((float("nan"), 0.5), (0, 1), (1, 1)), "sum to"),
+        (lambda: GaussianMixture((0.5, 0.5), (0, float("inf")), (1, 1)), "finite"),
+        (lambda: FieldNoise(1, tau=float("nan")), "a field needs"),
+        (lambda: FieldNoise(1, r=400), "no variance left"),
+        (lambda: FieldNoise(0).log_prob(np.ones((1, 1, 8))), "no density"),
         (lambda: GaussianMixture.case(3), "cases 1 and 2"),
         (lambda: parse("gausian:1"), "did you mean 'gaussian'"),
         (lambda: parse("gaussian"), "gaussian:STD"),

@@ -69,6 +69,7 @@ class Advection(Equation):
 
     def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
         """u(x, t) − u_0(x − t) along the characteristics, u(x, t) − 0 on those that start at the inflow."""
-        r = self._fields(u, "u").copy()
-        r[..., self.shift :] -= self._fields(a, "a")[..., : self.points - self.shift]
+        v, start = self._both(u, a)
+        r = v.copy()
+        r[..., self.shift :] -= start[..., : self.points - self.shift]
         return r.reshape(np.shape(u))

@@ -1,7 +1,7 @@
 """What all equations share: a grid, settings that can be written down, and arrays (batch, channel, *grid)."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,17 +50,19 @@ class Equation(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        settings: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        return {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
+        if not is_dataclass(self):
+            return {}
+        # Numbers of the declared type, so that 4, 4.0 and NumPy's 4 are written down alike.
+        return {f.name: (int if f.type in (int, "int") else float)(getattr(self, f.name)) for f in fields(self)}
 
-    def _fields(self, values: ArrayLike, what: str, positive: bool = False, channels: int = 1) -> Array:
-        """`values` as (batch, channels, *grid), checked."""
+    def _fields(self, values: ArrayLike, what: str, positive: bool = False) -> Array:
+        """`values` as (batch, 1, *grid), checked."""
         v = np.asarray(values, dtype=np.float64)
         shape = self.grid.shape
-        if v.shape[1:] == shape and channels == 1:
+        if v.shape[1:] == shape:
             v = v[:, None]
-        if v.shape[1:] != (channels, *shape):
-            expected = f"(batch, {channels}, {', '.join(map(str, shape))})"
+        if v.shape[1:] != (1, *shape):
+            expected = f"(batch, 1, {', '.join(map(str, shape))})"
             raise UserError(f"{what} has shape {np.shape(values)}, but {type(self).__name__} expects {expected}")
         if not np.isfinite(v).all():
             bad = int(np.argwhere(~np.isfinite(v))[0, 0])
@@ -69,6 +71,13 @@ class Equation(ABC):
             bad = int(np.argwhere(v <= 0)[0, 0])
             raise UserError(f"{what} must be positive everywhere for {type(self).__name__}; sample {bad} is not")
         return v
+
+    def _both(self, u: ArrayLike, a: ArrayLike, positive: bool = False) -> tuple[Array, Array]:
+        """u and a as (batch, 1, *grid), checked to belong together."""
+        v, coefficient = self._fields(u, "u"), self._fields(a, "a", positive)
+        if len(v) != len(coefficient):
+            raise UserError(f"u has {len(v)} samples and a has {len(coefficient)}; give as many of each")
+        return v, coefficient
 
     def _check_points(self, points: int, at_least: int) -> None:
         if isinstance(points, bool) or not isinstance(points, int | np.integer) or points < at_least:

@@ -7,8 +7,9 @@ viscosity = 0.1/4π². Periodic nodes x_i = i/points.
 
 **Scheme.** Fourier in space, products dealiased by the 2/3 rule, ETDRK4 in time (Cox and Matthews, with the contour
 integrals of Kassam and Trefethen). **Error control.** Rung j of a ladder has M = 64·2^j points and a step half as long
-as the rung before; a sample climbs until two rungs agree to `rtol` at every requested time. A sample's rungs depend on
-that sample alone, so its solution does not depend on the batch.
+as the rung before; a sample climbs until two rungs agree to `rtol` at every requested time, and until the modes of a that
+the upper one still leaves out carry no more energy than those it added (or next to none): otherwise both might agree on
+what neither has seen. A sample's rungs depend on that sample alone, so its solution does not depend on the batch.
 """
 
 from collections.abc import Iterator
@@ -72,11 +73,11 @@ class Burgers(Equation):
         """
         start = self._fields(a, "a")[:, 0]
         instants = np.atleast_1d(np.asarray(self.t_final if times is None else times, dtype=np.float64))
-        if instants.ndim != 1 or (np.diff(instants) < 0).any() or (instants < 0).any():
-            raise UserError(f"times = {times!r}: expected times ≥ 0 that do not descend")
+        if instants.ndim != 1 or not instants.size or not (np.diff(instants, prepend=0.0) >= 0).all():
+            raise UserError(f"times = {times!r}: expected one or more times ≥ 0 that do not descend")
         u = np.empty((len(start), len(instants), self.points))
         u[:, instants == 0] = start[:, None]
-        for block in _blocks(start):
+        for block in _blocks(start) if instants[-1] > 0 else ():
             u[block, instants > 0] = self._climb(start[block], instants[instants > 0], refine)
         return u.reshape(np.shape(a)) if times is None else u
 
@@ -85,9 +86,10 @@ class Burgers(Equation):
 
         It is linear in u and free of time steps, but loses digits when φ varies by many orders of magnitude.
         """
-        r, start = self._fields(u, "u").copy(), self._fields(a, "a")[:, 0]
+        v, start = self._both(u, a)
+        r = v.copy()
         for block in _blocks(start):
-            r[block, 0] -= cole_hopf(start[block], self.t_final, self.viscosity, self.speed)
+            r[block, 0] -= cole_hopf(start[block, 0], self.t_final, self.viscosity, self.speed)
         return r.reshape(np.shape(u))
 
     def _climb(self, a: Array, instants: Array, refine: int) -> Array:
@@ -107,7 +109,7 @@ class Burgers(Equation):
                         f"for an amplitude of {level:g}; raise the viscosity or rtol = {self.rtol:g}"
                     )
                 fine = self._march(a[climbing], instants, points, level)
-                done = _distance(fine, coarse) <= self.rtol
+                done = (_distance(fine, coarse) <= self.rtol) & _seen(a[climbing], points // 3, self.rtol)
                 best = self._march(a[climbing[done]], instants, points << refine, level) if refine else fine[done]
                 u[climbing[done]] = _values(best, self.points)
                 climbing, coarse = climbing[~done], fine[~done]
@@ -153,6 +155,11 @@ def cole_hopf(a: Array, t: float, viscosity: float, speed: float, oversample: in
     phi = fft.rfft(np.exp(exponent), norm="forward") * np.exp(-viscosity * k**2 * t)
     phi = phi * np.exp(-1j * k * speed * mean * t)
     values, slope = fft.irfft(phi, fine, norm="forward"), fft.irfft(1j * k * phi, fine, norm="forward")
+    if not (values > 1e-13 * values.max(axis=-1, keepdims=True)).all():
+        raise UserError(
+            f"the Cole–Hopf transform spans too many orders of magnitude at viscosity = {viscosity:g}; "
+            "a larger viscosity or a later time is needed for it"
+        )
     u = mean - 2 * viscosity / speed * slope / values
     return _values(fft.rfft(u, norm="forward"), points)
 
@@ -170,6 +177,13 @@ def _distance(fine: Complex, coarse: Complex) -> Array:
     difference[..., : coarse.shape[-1]] -= coarse
     gap, size = np.linalg.norm(difference, axis=-1), np.linalg.norm(fine, axis=-1)
     return np.asarray((gap / np.where(size > 0, size, 1.0)).max(axis=-1))
+
+
+def _seen(a: Array, top: int, rtol: float) -> NDArray[np.bool_]:
+    """Whether the modes of a above `top` carry no more energy than those between top/2 and top, or next to none: (batch,)."""
+    energy = np.abs(fft.rfft(a, norm="forward")[:, : (a.shape[-1] + 1) // 2]) ** 2
+    left_out, added = energy[:, top + 1 :].sum(axis=-1), energy[:, top // 2 + 1 : top + 1].sum(axis=-1)
+    return np.asarray(left_out <= np.maximum(added, rtol**2 * energy.sum(axis=-1)))
 
 
 def _etdrk4(v: Complex, k: Array, dt: float, steps: int, viscosity: float, speed: float, points: int) -> Complex:

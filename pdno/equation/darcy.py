@@ -56,12 +56,12 @@ class Darcy(Equation):
     def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
         field = Field(self.tau, self.r, modes=MODES, mean_free=True)
         phase = field.sample(self.grid, count, seed, first) >= 0
-        return np.where(phase, self.a_high, self.a_low)[:, None]
+        return np.where(phase, float(self.a_high), float(self.a_low))[:, None]
 
     def solve(self, a: ArrayLike, f: ArrayLike = 1.0) -> Array:
         """u = S†(a); the source f may be a number, one field (*grid) or a field a sample."""
         coefficient = self._fields(a, "a", positive=True)
-        source = np.broadcast_to(np.asarray(f, dtype=np.float64), coefficient.shape)
+        source = self._source(f, len(coefficient))
         u = np.empty(coefficient.shape)
         for i, (a_i, f_i) in enumerate(zip(coefficient[:, 0], source[:, 0], strict=True)):
             u[i, 0] = _factorize(self._matrix(a_i)).solve(f_i.ravel()).reshape(self.grid.shape)
@@ -69,11 +69,17 @@ class Darcy(Equation):
 
     def residual(self, u: ArrayLike, a: ArrayLike, f: ArrayLike = 1.0) -> Array:
         """−∇·(a ∇u) − f in every cell."""
-        v, coefficient = self._fields(u, "u"), self._fields(a, "a", positive=True)
+        v, coefficient = self._both(u, a, positive=True)
         r = np.empty(v.shape)
         for i, (u_i, a_i) in enumerate(zip(v[:, 0], coefficient[:, 0], strict=True)):
             r[i, 0] = (self._matrix(a_i) @ u_i.ravel()).reshape(self.grid.shape)
-        return (r - np.asarray(f, dtype=np.float64)).reshape(np.shape(u))
+        return (r - self._source(f, len(v))).reshape(np.shape(u))
+
+    def _source(self, f: ArrayLike, batch: int) -> Array:
+        source = np.asarray(f, dtype=np.float64)
+        if source.ndim <= 2:
+            return np.broadcast_to(source, (batch, 1, *self.grid.shape))
+        return self._fields(source, "f")
 
     def _matrix(self, a: Array) -> sparse.csc_array:
         """The symmetric five-point operator −∇·(a ∇ ·) for cells in row-major order."""

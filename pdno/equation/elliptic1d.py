@@ -60,8 +60,8 @@ class Elliptic1D(Equation):
 
         An interval carries the flux (u_{i+1} − u_i)/∫ a⁻¹: in one dimension this finite-volume scheme is exact at nodes.
         """
-        v = self._fields(u, "u")
-        flux = np.diff(v, axis=-1) / self._resistance(self._fields(a, "a", positive=True))
+        v, coefficient = self._both(u, a, positive=True)
+        flux = np.diff(v, axis=-1) / self._resistance(coefficient)
         r = np.empty(v.shape)
         r[..., 1:-1] = -np.diff(flux, axis=-1)
         r[..., 0], r[..., -1] = v[..., 0], v[..., -1] - 1.0
