@@ -104,6 +104,21 @@ def _seconds_a_pair(eq: Equation, pairs: int, count: int) -> float:
     return (end - begin) / (done - already)
 
 
+def batches(pairs: int) -> Iterator[Row]:
+    """Random batches of a file ten times larger than the memory allowed, through the cache, over those from memory."""
+    eq = Darcy(points=128)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.npz"
+        a, u = rng.random((2, pairs, 128, 128), dtype=np.float32)
+        np.savez(file, a=a, u=u)
+        memory = pdno.open(file, "a", "u", "sample,x,y").train
+        tenth = file.stat().st_size // 10
+        cached = pdno.open(file, "a", "u", "sample,x,y", budget=tenth, cache=Path(folder) / "cache").train
+        in_memory, from_cache = seconds(7, lambda: list(memory.batches(16)), lambda: list(cached.batches(16))).T
+    yield row(eq, "cached_batches_over_memory", np.median(in_memory / from_cache), pairs)
+
+
 def help_seconds() -> Iterator[Row]:
     times = seconds(9, lambda: subprocess.run([sys.executable, "-m", "pdno", "--help"], capture_output=True, check=True))
     yield {**row(Darcy(), "help_seconds", float(np.median(times))), "test": "command line", "grid": ""}
@@ -114,7 +129,8 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="fewer pairs: seconds instead of minutes, and no results file")
     small = parser.parse_args().small
     rows: list[Row] = []
-    for part in (elliptic(), darcy(), burgers(32 if small else 2048), workers(256 if small else 4000), help_seconds()):
+    quick = (elliptic(), darcy(), batches(200 if small else 2000), help_seconds())
+    for part in (*quick, burgers(32 if small else 2048), workers(256 if small else 4000)):
         for result in part:
             rows.append(result)
             print(f"{result['test']:>12} {result['grid']:>8} {result['metric']:<24} {result['value']:.3g}", flush=True)

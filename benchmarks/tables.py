@@ -20,6 +20,7 @@ MEANING = {
     "max_change_refined": "largest relative change when resolution is doubled and the step halved",
     "max_cole_hopf_residual": "largest relative distance from the Cole–Hopf solution",
     "two_workers_over_one": "pairs a second of two workers over one, start-up aside",
+    "cached_batches_over_memory": "random batches a second of a file ten times the memory allowed, over those from memory",
     "help_seconds": "seconds for `pdno --help`",
 }
 

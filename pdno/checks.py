@@ -32,7 +32,7 @@ class Finding:
 def check(data: Dataset) -> list[Finding]:
     """All findings about a data set."""
     found = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
-    return [*found, *_check_leaks(data), *_check_coordinates(data.train)]
+    return [*found, *_check_leaks(data), *_check_axes(data.train), *_check_coordinates(data.train)]
 
 
 def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
@@ -117,6 +117,14 @@ def _check_leaks(data: Dataset) -> Iterator[Finding]:
         shared = 0 if split == "train" else sum(_digest(a) in known for a in pairs.a)
         if shared:
             yield Finding("warning", f"{split} a", f"{shared} of {len(pairs)} inputs are also in train: scores will flatter")
+
+
+def _check_axes(pairs: Pairs) -> Iterator[Finding]:
+    """Axes of a and u that look swapped."""
+    a, u = (pairs.xarray[name].shape[2:] for name in ("a", "u"))
+    if a != u and a == u[::-1]:
+        shapes = " and ".join(f"{name} on {' × '.join(map(str, shape))}" for name, shape in (("a", a), ("u", u)))
+        yield Finding("warning", "a, u", f"{shapes} points: are the axes of one of them swapped? Name them with dims")
 
 
 def _check_coordinates(pairs: Pairs) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """``pdno inspect``: what is in a file, what is wrong with it, and what to type next."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from .checks import Finding, check
 from .dataset import Dataset, open_store
 from .formats import Contents, contents
 from .loading import memory_allowed, open_file
-from .selection import Selection
+from .selection import Selection, float_type
 from .suggest import suggest
 
 __all__ = ["inspect", "sketch"]
@@ -39,7 +40,7 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
     file = contents(path, memory_allowed())
     console.print(f"{path}: {file.format}, {len(file.entries)} arrays", soft_wrap=True, markup=False)
     console.print(_table(file))
-    for note in file.notes:
+    for note in (*file.notes, *_types(file)):
         console.print(f"note: {note}", soft_wrap=True, markup=False)
     if chosen is None:
         found = suggest(file)
@@ -64,6 +65,16 @@ def _table(file: Contents) -> Table:
         whole = not entry.shape or entry.shape[0] <= rows
         table.add_row(Text(entry.name), shape, str(entry.dtype), *_range(entry.read(slice(0, rows)), whole))
     return table
+
+
+def _types(file: Contents) -> Iterator[str]:
+    """What is said of types that are not what a model computes with."""
+    for entry in file.entries.values():
+        if len(entry.shape) > 1 and entry.dtype.kind in "biu":
+            what = "truth values" if entry.dtype.kind == "b" else "whole numbers"
+            yield f"{entry.name!r} holds {what}, read as {float_type(entry.dtype)}"
+        if not entry.dtype.isnative:
+            yield f"{entry.name!r} is stored with its bytes in the other order ({entry.dtype.str}), and read in this machine's"
 
 
 def _range(values: NDArray[Any], whole: bool) -> tuple[str, str, str]:

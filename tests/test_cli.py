@@ -59,37 +59,33 @@ def test_settings_reach_the_equation(tmp_path) -> None:
         ("demo --out taken", "is a file"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_two(arguments, words, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line_and_exit_code_two(arguments, words, tmp_path, refused) -> None:
     (tmp_path / "taken").write_text("precious")
-    with pytest.raises(SystemExit) as stop:
-        main(arguments.split())
-    errors = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert errors.startswith("pdno: ")
-    assert errors.count("\n") == 1
-    assert words in errors
+    assert words in refused(arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-def test_an_unwritable_folder(tmp_path, monkeypatch, capsys) -> None:
+def test_an_unwritable_folder(monkeypatch, refused) -> None:
     monkeypatch.setattr("pdno.store.os.access", lambda path, mode: False)  # root may write anywhere
-    with pytest.raises(SystemExit) as stop:
-        main(["generate", "darcy", "--out", str(tmp_path / "x.zarr")])
-    assert stop.value.code == 2
-    assert "is not writable" in capsys.readouterr().err
+    assert "is not writable" in refused("generate darcy --out x.zarr")
 
 
-def test_a_full_disk(tmp_path, monkeypatch, capsys) -> None:
+def test_a_full_disk(tmp_path, monkeypatch, refused) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "x.zarr")
 
     monkeypatch.setattr("pdno.generation.store.write", full)
-    with pytest.raises(SystemExit) as stop:
-        main(["generate", "darcy", "--points", "8", "--train", "4", "--workers", "1", "--out", str(tmp_path / "x.zarr")])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == "pdno: No space left on device: x.zarr\n"
+    errors = refused("generate darcy --points 8 --train 4 --workers 1 --out x.zarr")
+    assert errors == "pdno: No space left on device: x.zarr\n"
     assert not (tmp_path / "x.zarr").exists()
+
+
+def test_too_little_memory(monkeypatch, refused) -> None:
+    def too_much(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("pdno.generation.store.write", too_much)
+    assert "not enough memory" in refused("generate darcy --points 8 --train 4 --workers 1 --out x.zarr")
 
 
 def test_help_and_version(capsys) -> None:

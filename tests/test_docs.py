@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pdno.generation
 from benchmarks.tables import PAGES, ROOT, render
+from pdno import formats
 from pdno.cli import main
 
 EVERYTHING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -41,6 +43,11 @@ def test_commands_run(command, tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr("pdno.generation.generate", few)
     monkeypatch.chdir(tmp_path)
+    if command == "inspect darcy.zarr":
+        real(pdno.equation.Darcy(points=8), train=2, out="darcy.zarr")
+    if "mydata.mat" in command:
+        fields = np.random.default_rng(0).random((2, 30, 16))
+        formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})
     with pytest.raises(SystemExit) as stop:
         main(command.split())
     assert stop.value.code == 0

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 from scipy.io import netcdf_file, savemat
 
-from pdno import UserError, guarded
-from pdno.formats import SUFFIXES, contents, write
+from pdno import UserError
+from pdno.formats import SUFFIXES, child, contents, write
 
 QUICK = [suffix for suffix in SUFFIXES if suffix not in (".mat", ".pt", ".pth")]  # the others start a process for each read
 DTYPES = ["?", "i1", "<i2", ">i4", "<i8", "u1", ">u2", "<f4", ">f4", "<f8", ">f8"]
@@ -101,10 +101,10 @@ def in_process(monkeypatch) -> None:
     """The child's work in this process, for a test of many reads; others show the child itself."""
 
     def run(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
-        guarded._child(Path(command[-2]), json.loads(command[-1]))
+        child.serve(Path(command[-2]), json.loads(command[-1]))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(guarded, "_limit", lambda room, seconds: None)
+    monkeypatch.setattr(child, "set_limits", lambda room, seconds: None)
     monkeypatch.setattr(subprocess, "run", run)
 
 

@@ -17,7 +17,6 @@ LAYERS = {
         "noise",
         "equation",
         "formats",
-        "guarded",
         "selection",
         "suggest",
         "store",

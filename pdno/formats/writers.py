@@ -1,148 +1,24 @@
-"""Arrays in other people's files: NumPy, MATLAB, HDF5, netCDF, torch and Zarr behind one interface.
-
-    contents("burgers.mat").entries["u"].read(slice(0, 100))   the first hundred rows, as a native array
-    write("burgers.nc", {"u": u}, {"u": ("sample", "x")})
-
-The content decides what a file is, not its name; a name that says something else is an error. How files that are damaged or
-mean harm are dealt with is the business of `guarded`. MATLAB has no arrays of less than two axes: in ``.mat`` files an array
-of n values comes back as (1, n), a single value as (1, 1).
-"""
+"""Writing arrays in each of the formats, whole or not at all."""
 
 import os
 import re
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import guarded
-from .errors import UserError, nearest
-from .guarded import Entry, Found
+from ..errors import UserError
+from .entry import library, size_text
+from .kinds import suffix_of
 
-__all__ = ["DEFAULT_BUDGET", "SUFFIXES", "Contents", "Entry", "contents", "write"]
+__all__ = ["write"]
 
-DEFAULT_BUDGET = 8 * 2**30
 Arrays = Mapping[str, NDArray[Any]]
 Names = Mapping[str, tuple[str, ...]]
-
-SUFFIXES = {
-    ".npz": ("npz",),
-    ".npy": ("npy",),
-    ".mat": ("mat v5", "mat v7.3"),
-    ".h5": ("hdf5",),
-    ".hdf5": ("hdf5",),
-    ".nc": ("hdf5", "netcdf-3"),
-    ".pt": ("torch",),
-    ".pth": ("torch",),
-    ".zarr": ("zarr",),
-}
-"""What a file of each name may hold."""
-
-LOOKS = {
-    "npz": "a NumPy archive (.npz)",
-    "npy": "a NumPy array (.npy)",
-    "mat v5": "a MATLAB file (.mat)",
-    "mat v7.3": "a MATLAB v7.3 file (.mat)",
-    "hdf5": "an HDF5 file (.h5)",
-    "netcdf-3": "a netCDF file (.nc)",
-    "torch": "a torch file (.pt)",
-    "pickle": "a Python pickle, which could run code and is never opened",
-    "text": "text",
-    "other": "none of the kinds that are read",
-}
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a file holds. Only numeric arrays (bool, integer, real) are entries; a `.npy` has one, named by the file's stem."""
-
-    path: Path
-    format: str  # npz, npy, mat v5, mat v7.3, hdf5, netcdf, torch or zarr
-    entries: dict[str, Entry]
-    notes: tuple[str, ...]  # what was passed over and why
-
-
-def contents(path: str | Path, budget: int = DEFAULT_BUDGET) -> Contents:
-    """List a file's arrays by their headers; `budget` is what a single read may take, in bytes."""
-    path = Path(path)
-    found = Found(path, budget, {}, [])
-    with guarded.honest(path):
-        kind = _kind(path)
-        if kind == "npz":
-            guarded.npz(found)
-        elif kind == "npy":
-            guarded.npy(found)
-        elif kind == "zarr":
-            guarded.zarr_folder(found)
-        elif kind == "netcdf-3":
-            guarded.netcdf3(found)
-        elif kind in ("mat v5", "torch"):
-            guarded.in_child(found, kind)
-        else:
-            kind = "netcdf" if path.suffix.lower() == ".nc" else kind
-            guarded.hdf5(found, kind)
-    if not found.entries:
-        reasons = f" ({'; '.join(found.notes[:5])})" if found.notes else ""
-        raise UserError(f"{path} has no numeric array{reasons}; expected at least one of bool, integer or real numbers")
-    return Contents(path, kind.removesuffix("-3"), found.entries, tuple(found.notes))
-
-
-def _kind(path: Path) -> str:
-    """What the file is, if that fits its name."""
-    suffix = _suffix(path)
-    if not path.exists():
-        raise UserError(f"{path} does not exist; check the name and the folder")
-    if path.is_dir() != (suffix == ".zarr"):
-        got, expected = ("a folder", "a file") if path.is_dir() else ("a file", "a folder")
-        raise UserError(f"{path} is {got}, and {suffix} stands for {expected}; give the path of {expected}")
-    if suffix == ".zarr":
-        if not any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")):
-            raise UserError(
-                f"{path} is a folder without Zarr metadata (zarr.json, .zgroup or .zarray); give the folder with it"
-            )
-        return "zarr"
-    if not path.is_file() or path.stat().st_size == 0:
-        raise UserError(f"{path} is {'empty' if path.is_file() else 'not a regular file'}; expected a {suffix} file")
-    kind = _sniff(path)
-    if kind not in SUFFIXES[suffix]:
-        expected = " or ".join(LOOKS[kind].rsplit(" (", 1)[0] for kind in SUFFIXES[suffix])
-        raise UserError(f"{path} looks like {LOOKS[kind]}; {suffix} stands for {expected}, so rename or convert it")
-    return kind
-
-
-def _suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"{path} has the suffix {suffix or 'of no format'!r}; {nearest(suffix, SUFFIXES)}")
-    return suffix
-
-
-def _sniff(path: Path) -> str:
-    """What a file is, by its first bytes."""
-    with path.open("rb") as stream:
-        head = stream.read(4096)
-    if head.startswith(b"\x93NUMPY"):
-        return "npy"
-    if head.startswith(b"PK"):
-        with zipfile.ZipFile(path) as archive:
-            return "torch" if any(name.split("/")[-1] == "data.pkl" for name in archive.namelist()) else "npz"
-    for start in (0, 512, 1024, 2048):  # HDF5 allows a block of the user's in front
-        if head.startswith(b"\x89HDF\r\n\x1a\n", start):
-            return "mat v7.3" if head.startswith(b"MATLAB 7.3") else "hdf5"
-    if head.startswith((b"CDF\x01", b"CDF\x02")):
-        return "netcdf-3"
-    if head[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
-        return "mat v5"
-    if head.startswith(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."):  # torch before 1.6
-        return "torch"
-    if re.match(rb"\x80[\x02-\x05]", head):
-        return "pickle"
-    return "text" if re.fullmatch(rb"[\t\n\r -~\x80-\xff]*", head) else "other"
 
 
 def write(path: str | Path, arrays: Arrays, dims: Names | None = None) -> None:
@@ -151,7 +27,7 @@ def write(path: str | Path, arrays: Arrays, dims: Names | None = None) -> None:
     `dims` names axes; only HDF5, netCDF and Zarr keep the names.
     """
     path = Path(path)
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     if path.exists():
         raise UserError(f"{path} exists already and is never overwritten; remove it, or choose another name")
     if not path.parent.is_dir():
@@ -225,12 +101,12 @@ def _write_mat(path: Path, arrays: Arrays, dims: Names) -> None:
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,30}", name):
             raise UserError(f"{name!r} cannot be a name in a .mat file; use up to 31 letters, digits and _, first a letter")
         if values.nbytes >= 2**31:
-            raise UserError(f"{name!r} takes {guarded.size_text(values.nbytes)} and a .mat file holds 2 GiB; write an .h5 file")
+            raise UserError(f"{name!r} takes {size_text(values.nbytes)} and a .mat file holds 2 GiB; write an .h5 file")
     savemat(str(path), dict(arrays), appendmat=False, oned_as="row")
 
 
 def _write_hdf5(path: Path, arrays: Arrays, dims: Names) -> None:
-    with guarded.library("h5py").File(path, "w") as file:
+    with library("h5py").File(path, "w") as file:
         for name, values in arrays.items():
             dataset = file.create_dataset(name, data=values)
             for axis, label in enumerate(dims.get(name, ())):
@@ -239,7 +115,7 @@ def _write_hdf5(path: Path, arrays: Arrays, dims: Names) -> None:
 
 def _write_netcdf(path: Path, arrays: Arrays, dims: Names) -> None:
     named = _axes(arrays, dims)
-    with guarded.library("h5netcdf").File(path, "w") as file:
+    with library("h5netcdf").File(path, "w") as file:
         for name, values in arrays.items():
             for axis, size in zip(named[name], values.shape, strict=True):
                 if axis not in file.dimensions:
@@ -266,7 +142,7 @@ def _axes(arrays: Arrays, dims: Names) -> dict[str, tuple[str, ...]]:
 
 
 def _write_torch(path: Path, arrays: Arrays, dims: Names) -> None:
-    torch = guarded.library("torch")
+    torch = library("torch")
     torch.save({name: torch.from_numpy(values.copy()) for name, values in arrays.items()}, path)
 
 
