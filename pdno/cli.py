@@ -1,6 +1,9 @@
-"""The command line: ``pdno generate``, ``pdno demo``. Heavy modules are imported where they are used: --help stays quick."""
+"""The command line. Heavy modules are imported where they are used: --help stays quick."""
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +14,7 @@ from .errors import UserError, nearest
 
 if TYPE_CHECKING:
     from .equation import Equation
+    from .selection import Selection
 
 __all__ = ["app", "main"]
 
@@ -117,88 +121,93 @@ def generate(
     typer.echo(f"{out}: {data!r}, {size / 1e6:.1f} MB")
 
 
-A = Annotated[str | None, typer.Option("--a", metavar="NAME", help="Array of inputs; NAME[:,0] takes a part of it.")]
-U = Annotated[str | None, typer.Option("--u", metavar="NAME", help="Array of outputs.")]
-Dims = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Dimensions, as sample,x,y; of a and of u, as sample,x:sample,channel,x."),
-]
-UEta = Annotated[str | None, typer.Option(metavar="NAME", help="Noisy outputs to judge with; u is then clean.")]
-Group = Annotated[str | None, typer.Option(metavar="NAME", help="Pairs with the same value never straddle a split.")]
-Scalars = Annotated[str | None, typer.Option(metavar="NAME", help="Further parameters of a pair.")]
-TestA = Annotated[str | None, typer.Option(metavar="NAME", help="Inputs that are held out for the test.")]
-TestU = Annotated[str | None, typer.Option(metavar="NAME", help="Outputs that are held out for the test.")]
-ValidationA = Annotated[str | None, typer.Option(metavar="NAME", help="Inputs that are held out for validation.")]
-ValidationU = Annotated[str | None, typer.Option(metavar="NAME", help="Outputs that are held out for validation.")]
-Mask = Annotated[str | None, typer.Option(metavar="nan", help="Take NaN in the outputs as missing.")]
 Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
+Mask = Annotated[str | None, typer.Option(metavar="nan", help="Take NaN in the outputs as missing.")]
+
+SELECTION = {  # the fields of pdno.selection.Selection, which is not imported here: --help stays quick
+    "a": "Array of inputs; NAME[:,0] takes a part of it.",
+    "u": "Array of outputs.",
+    "dims": "Dimensions, as sample,x,y; of a and of u, as sample,x:sample,channel,x.",
+    "u_eta": "Noisy outputs to judge with; u is then clean.",
+    "group": "Labels; pairs with the same one never straddle a split.",
+    "scalars": "Further parameters of a pair.",
+    "test_a": "Inputs that are held out for the test.",
+    "test_u": "Outputs that are held out for the test.",
+    "validation_a": "Inputs that are held out for validation.",
+    "validation_u": "Outputs that are held out for validation.",
+}
 
 
-@app.command()
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a selection; it gets them as `chosen`, None if neither --a nor --u was given."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        names = {name: options.pop(name) for name in SELECTION}
+        if (names["a"] is None) != (names["u"] is None):
+            raise UserError("only one of --a and --u was given; give both, or none to see what is suggested")
+        chosen = None
+        if names["a"] is not None:
+            from .selection import Selection
+
+            chosen = Selection(**names)
+        command(chosen=chosen, **options)
+
+    own = [parameter for name, parameter in signature(command).parameters.items() if name != "chosen"]
+    kinds = {name: Annotated[str | None, typer.Option(metavar="NAME", help=text)] for name, text in SELECTION.items()}
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in kinds.items()]
+    run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in own] + added)  # type: ignore[attr-defined]
+    run.__annotations__ = {**{p.name: p.annotation for p in own}, **kinds}
+    return run
+
+
+INSPECT_EXAMPLES = """\b
+Examples:
+  pdno inspect mydata.mat
+  pdno inspect mydata.npz --a force --u deflection --dims sample,x,y --plot preview.png
+"""
+
+CONVERT_EXAMPLES = """\b
+Examples:
+  pdno convert mydata.mat --a force --u deflection --out mydata.zarr
+  pdno convert train.h5 --test test.h5 --a "tensor[:,0]" --u "tensor[:,-1]" --dims sample,x --out mydata.zarr
+"""
+
+
+@app.command(epilog=INSPECT_EXAMPLES)
+@selecting
 def inspect(
     file: Data,
-    a: A = None,
-    u: U = None,
-    dims: Dims = None,
-    u_eta: UEta = None,
-    group: Group = None,
-    scalars: Scalars = None,
-    test_a: TestA = None,
-    test_u: TestU = None,
-    validation_a: ValidationA = None,
-    validation_u: ValidationU = None,
+    chosen: "Selection | None",
     mask: Mask = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of the first pairs.")] = None,
 ) -> None:
-    """Show what is in a file, what is wrong with it, and the commands that use it."""
-    from .inspection import inspect as show
-    from .selection import Selection
+    """Show what is in a file, and what to type next.
 
-    if (a is None) != (u is None):
-        raise UserError("only one of --a and --u was given; give both, or none to see a suggestion")
-    chosen = None
-    if a is not None and u is not None:
-        chosen = Selection(a, u, dims, u_eta, group, scalars, test_a, test_u, validation_a, validation_u)
+    Arrays with their shapes and ranges, findings about the data, a preview, and the commands that use the file.
+    """
+    from .inspection import inspect as show
+
     show(file, chosen, plot, mask)
 
 
-@app.command()
+@app.command(epilog=CONVERT_EXAMPLES)
+@selecting
 def convert(
     file: Data,
+    chosen: "Selection | None",
     out: Annotated[Path, typer.Option(help="Store to write (a Zarr folder); an existing one is never overwritten.")],
-    a: A = None,
-    u: U = None,
-    dims: Dims = None,
-    u_eta: UEta = None,
-    group: Group = None,
-    scalars: Scalars = None,
-    test_a: TestA = None,
-    test_u: TestU = None,
-    validation_a: ValidationA = None,
-    validation_u: ValidationU = None,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file, with the test pairs.")] = None,
     mask: Mask = None,
     cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")] = None,
 ) -> None:
-    """Make a store of pdno from a file of another format; `pdno inspect FILE` tells the options."""
-    from .loading import open as load
+    """Make a store from a file of another format.
 
-    data = load(
-        file,
-        a,
-        u,
-        dims,
-        u_eta=u_eta,
-        group=group,
-        scalars=scalars,
-        test_a=test_a,
-        test_u=test_u,
-        validation_a=validation_a,
-        validation_u=validation_u,
-        test=test,
-        mask=mask,
-        cache=cache,
-    )
+    `pdno inspect FILE` prints the command with its options.
+    """
+    from .loading import open_chosen
+
+    data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
     data.save(out)
     typer.echo(f"{out}: {data!r}")
 
@@ -207,7 +216,10 @@ def convert(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data and pictures; what is there already is used.")] = Path("demo"),
 ) -> None:
-    """Generate noisy pairs of all four equations, check them, and draw them: a minute or less."""
+    """Do the main job on small noisy problems.
+
+    Noisy pairs of all four equations are generated, checked and drawn, in a minute or less.
+    """
     from .demo import demo as show
 
     show(out)

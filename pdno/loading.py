@@ -21,7 +21,7 @@ from .grid import Axis, Grid
 from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, without_index
 from .suggest import suggest
 
-__all__ = ["open", "open_file"]
+__all__ = ["memory_allowed", "open", "open_chosen", "open_file"]
 
 Array = NDArray[Any]
 BLOCK_BYTES = 2**26
@@ -65,21 +65,31 @@ def open(
         cache: folder for data larger than memory.
         budget: bytes of memory that the arrays may take; half of the machine's if left out.
     """
-    root = Path(path)
-    named = (a, u, dims, u_eta, group, scalars, test_a, test_u, validation_a, validation_u)
-    if store.is_store(root):
-        if any(named):
-            raise UserError(f"{root} is a store of pdno and knows its arrays; give no names")
-        return open_store(root)
+    if (a is None) != (u is None):
+        raise UserError(f"only one of a and u was named for {path}; name both (see: pdno inspect {path})")
+    names = (dims, u_eta, group, scalars, test_a, test_u, validation_a, validation_u)
+    if a is None and any(names):
+        raise UserError(f"names were given for {path}, but not those of a and u; name both (see: pdno inspect {path})")
+    chosen = None if a is None or u is None else Selection(a, u, *names)
+    return open_chosen(Path(path), chosen, test, mask, cache, budget)
+
+
+def open_chosen(
+    path: Path,
+    chosen: Selection | None,
+    test: str | Path | None = None,
+    mask: str | None = None,
+    cache: str | Path | None = None,
+    budget: int | None = None,
+) -> Dataset:
+    """`open` with a selection; without one, the store's own or the one that is certain."""
+    if store.is_store(path):
+        if chosen is not None:
+            raise UserError(f"{path} is a store of pdno and knows its arrays; give no names")
+        return open_store(path)
     allowed = memory_allowed() if budget is None else budget
-    file = contents(root, allowed)
-    if a is None and u is None:
-        chosen = _certain(file)
-    elif a is None or u is None:
-        raise UserError(f"only one of a and u was named for {root.name}; name both (see: pdno inspect {root})")
-    else:
-        chosen = Selection(a, u, *named[2:])
-    return open_file(file, chosen, test, mask, cache, allowed)
+    file = contents(path, allowed)
+    return open_file(file, _certain(file) if chosen is None else chosen, test, mask, cache, allowed)
 
 
 def _certain(file: Contents) -> Selection:

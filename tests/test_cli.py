@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import pdno
-from pdno.cli import main
+from pdno.cli import SELECTION, main
+from pdno.selection import Selection
 
 
 def run(arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
@@ -86,6 +87,10 @@ def test_too_little_memory(monkeypatch, refused) -> None:
 
     monkeypatch.setattr("pdno.generation.store.write", too_much)
     assert "not enough memory" in refused("generate darcy --points 8 --train 4 --workers 1 --out x.zarr")
+
+
+def test_the_options_of_a_selection_are_its_fields() -> None:
+    assert list(SELECTION) == list(Selection.__dataclass_fields__)
 
 
 def test_help_and_version(capsys) -> None:

@@ -311,7 +311,7 @@ def test_sketches() -> None:
         ("inspect d.npz --a a --u v --dims sample,x,y", "numbers of samples differ"),
         ("inspect d.npz --a a[:,:,:,0] --u u --dims sample,x,y", "does not fit"),
         ("convert d.npz --out x.zarr", "which arrays of d.npz are a and u?"),
-        ("convert d.npz --a a --out x.zarr", "name both"),
+        ("convert d.npz --a a --out x.zarr", "only one of --a and --u"),
         ("convert d.npz --a a --u u --dims sample,x,y --mask zero --out x.zarr", "the only mask is 'nan'"),
         ("convert d.npz --a a --u u --dims sample,x,y --out d.npz", "never overwritten"),
     ],
