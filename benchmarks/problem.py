@@ -51,10 +51,11 @@ def seconds(rounds: int, *functions: Callable[[], object]) -> np.ndarray:
 
 
 def elliptic() -> Iterator[Row]:
-    """Error at 128 points against the same inputs on a grid 16 times finer."""
-    coarse, fine = Elliptic1D(points=128), Elliptic1D(points=127 * 16 + 1)
-    u, exact = coarse.solve(coarse.sample_input(1000)), fine.solve(fine.sample_input(1000))[..., ::16]
-    yield row(coarse, "max_error", np.abs(u - exact).max())
+    """Error against the same inputs on a grid 16 times finer."""
+    for points in (32, 64, 128):
+        coarse, fine = Elliptic1D(points=points), Elliptic1D(points=(points - 1) * 16 + 1)
+        u, exact = coarse.solve(coarse.sample_input(1000)), fine.solve(fine.sample_input(1000))[..., ::16]
+        yield row(coarse, "max_error", np.abs(u - exact).max())
 
 
 def darcy() -> Iterator[Row]:
@@ -84,6 +85,12 @@ def burgers(pairs: int) -> Iterator[Row]:
     finer = eq.solve(a, refine=1)
     yield row(eq, "max_change_refined", relative(u - finer, finer).max(), pairs)
     yield row(eq, "max_cole_hopf_residual", relative(eq.residual(u, a), u).max(), pairs)
+    fine = Burgers(points=8192)
+    truth = fine.solve(fine.sample_input(64))
+    for points in (64, 256, 512, 1024):
+        coarse = Burgers(points=points)
+        u, exact = coarse.solve(coarse.sample_input(64)), truth[..., :: 8192 // points]
+        yield row(coarse, "mean_distance_from_8192", relative(u - exact, exact).mean(), 64)
 
 
 def workers(pairs: int) -> Iterator[Row]:

@@ -1,6 +1,8 @@
 """The command line. Heavy modules are imported where they are used: --help stays quick."""
 
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -34,6 +36,8 @@ app = typer.Typer(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line. A user's mistake ends in one line on standard error and exit code 2, never in a traceback."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what batch systems send, taken as Ctrl-C
     try:
         code = app(args=arguments, standalone_mode=False)
     except UserError as error:
@@ -47,6 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
     else:
         if code == INTERRUPTED:
+            for number in (signal.SIGINT, signal.SIGTERM):  # the impatient press twice
+                signal.signal(number, signal.SIG_IGN)
             _stop("stopped; run the same command again to go on", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -83,7 +89,7 @@ Examples:
 Equations and their settings (--set):
   elliptic1d  log_scale=0.1
   darcy       a_low=4 a_high=12 tau=3 r=2
-  burgers     viscosity=0.1/4π² speed=1/2π t_final=1 rtol=1e-7
+  burgers     viscosity=0.002533 speed=0.1592 t_final=1 rtol=1e-7
   advection   t_final=0.5 tau=100 r=2
 
 \b
@@ -238,6 +244,8 @@ def _equation(name: str, points: int | None, settings: list[str]) -> "Equation":
     chosen: dict[str, Any] = {} if points is None else {"points": points}
     for setting in settings:
         key, _, text = setting.partition("=")
+        if key == "points":
+            raise UserError("the number of points has its own option; write --points")
         if key not in known:
             raise UserError(f"{name} has no setting {key!r}; {nearest(key, known)}")
         try:

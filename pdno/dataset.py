@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import store
 from .draw import generator
+from .equation import EQUATIONS, Equation
 from .errors import UserError
 from .grid import Axis, Grid
 from .selection import SAMPLE, arrange
@@ -32,7 +33,7 @@ __all__ = ["Dataset", "Pairs", "layout", "open_store"]
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """Pairs (a, u) of one split, as an xarray Dataset; those of an opened store are read on first use."""
 
@@ -108,6 +109,10 @@ class Pairs:
     def __len__(self) -> int:
         return int(self.xarray.sizes[SAMPLE])
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {tuple(v.shape[1:])}" for name, v in sorted(self.xarray.data_vars.items()))
+        return f"Pairs({len(self)} samples: {shapes})"
+
     def __getitem__(self, index: Any) -> "Pairs":
         """Some of the pairs, by slice or by an array of numbers."""
         return Pairs(self.xarray.isel({SAMPLE: index}))
@@ -139,7 +144,7 @@ class Pairs:
             raise UserError(f"array {name!r} of {where} is damaged; generate it again ({error})") from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Train, validation and test pairs with their provenance.
 
@@ -153,6 +158,13 @@ class Dataset:
     provenance: Mapping[str, Any]
     grid: Grid | None = None
     validation: Pairs | None = None
+
+    @property
+    def equation(self) -> Equation | None:
+        """The equation that the pairs were generated from, None if it is not one of pdno's."""
+        made = self.provenance.get("equation", {})
+        known = EQUATIONS.get(made.get("name", ""))
+        return known(**made["settings"]) if known and self.provenance.get("command") else None
 
     def splits(self) -> dict[str, Pairs]:
         """Name → pairs of the splits that there are."""

@@ -10,7 +10,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["generator", "normals"]
+from .errors import UserError
+
+__all__ = ["check_numbers", "generator", "normals"]
 
 
 @lru_cache(maxsize=256)
@@ -29,8 +31,15 @@ def generator(seed: int, purpose: str, index: int, step: int = 0) -> np.random.G
     return np.random.Generator(np.random.Philox(key=_key(int(seed), purpose), counter=[0, 0, step, index]))
 
 
+def check_numbers(first: int, count: int) -> None:
+    """Refuse to draw a negative number of samples, or samples with negative numbers."""
+    if count < 0 or first < 0:
+        raise UserError(f"count = {count}, first = {first}: expected numbers that are not negative")
+
+
 def normals(seed: int, purpose: str, first: int, count: int, size: int, step: int = 0) -> NDArray[np.float64]:
     """Standard normals of the samples first … first + count − 1: (count, size); fewer are a prefix of more."""
+    check_numbers(first, count)
     z = np.empty((count, size))
     for i in range(count):
         generator(seed, purpose, first + i, step).standard_normal(out=z[i])

@@ -1,6 +1,7 @@
 """Where work is done: in this process, in several, or on a cluster. The only file that knows the engines."""
 
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -51,23 +52,35 @@ def _one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 def _in_processes(
     function: Callable[[Task], Result], pending: list[Task], workers: int, deaths: int = 3
 ) -> Generator[tuple[Task, Result]]:
+    try:
+        pickle.dumps(function)  # a pool that finds out by itself hangs
+    except Exception as error:
+        raise UserError(
+            f"this work cannot be sent to other processes ({error}); take one worker, or define equation and noise at the "
+            "top of a module, not as a lambda or inside a function"
+        ) from None
     # Spawned, not forked: a fork would copy locks held by other threads, and open files.
     while pending:
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker)
+        finished = False
         try:
             futures = {pool.submit(function, task): task for task in pending}
             for future in as_completed(futures):
                 result = future.result()
                 pending.remove(futures[future])
                 yield futures[future], result
+            finished = True
         except BrokenProcessPool:
             deaths -= 1
             if deaths == 0:
                 raise UserError(
-                    f"workers were killed again and again with {len(pending)} blocks to go, perhaps for want of memory; "
-                    "run the same command again with fewer workers"
+                    f"workers ended again and again with {len(pending)} blocks to go: for want of memory (take fewer workers), "
+                    'or in a script without the usual `if __name__ == "__main__":`'
                 ) from None
         finally:
+            if not finished:  # interrupted: what workers are at need not be waited for, blocks are written whole or not at all
+                for process in list((pool._processes or {}).values()):
+                    process.kill()
             pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .basis import Condition, analyze, capacity, synthesize, wavenumbers
-from .draw import normals
+from .draw import check_numbers, normals
 from .errors import UserError
 from .grid import Axis, Grid
 
@@ -61,6 +61,7 @@ class Field:
             raise UserError(f"a field needs scale ≥ 0, tau ≥ 0 and r > 0; got scale={self.scale}, tau={self.tau}, r={self.r}")
         if self.tau == 0 and self.condition != "dirichlet" and not self.mean_free:
             raise UserError("with tau = 0 the constant mode has infinite variance; set mean_free=True or tau > 0")
+        capacity(8, "left" if self.condition == "periodic" else "cell", self.condition)  # checks the condition
         if self.modes is not None and self.modes < 1:
             raise UserError(f"modes = {self.modes}: a field needs at least one mode along each axis")
 
@@ -78,6 +79,7 @@ class Field:
 
     def sample(self, grid: Grid, count: int, seed: int = 0, first: int = 0, purpose: str = "field", step: int = 0) -> Array:
         """The draws first … first + count − 1 of this seed: (count, *grid)."""
+        check_numbers(first, count)
         shape = self._mode_shape(grid)
         root, order = np.sqrt(self.eigenvalues(grid)), _nested_order(shape)
         drawn = max(shape) ** grid.dim
@@ -91,7 +93,7 @@ class Field:
 
     def wiener_increments(self, grid: Grid, times: Array, count: int, seed: int = 0, first: int = 0) -> Array:
         """W(t_{i+1}) − W(t_i) ~ N(0, (t_{i+1} − t_i)·𝒞) of a 𝒞-Wiener process: (count, len(times) − 1, *grid)."""
-        dt = np.diff(np.asarray(times, dtype=np.float64))
+        dt = np.diff(np.atleast_1d(np.asarray(times, dtype=np.float64)))
         if dt.size == 0 or (dt < 0).any():
             raise UserError("the times of a Wiener process must be at least two and must not descend")
         draws = [np.sqrt(d) * self.sample(grid, count, seed, first, "wiener", i) for i, d in enumerate(dt)]
@@ -119,6 +121,8 @@ class Field:
     def coefficients(self, u: Array, grid: Grid) -> Array:
         """⟨u, e_j⟩ of the modes that the grid can tell apart: (…, *grid) → (…, *modes)."""
         c = np.asarray(u, dtype=np.float64)
+        if c.shape[-grid.dim :] != grid.shape:
+            raise UserError(f"the field has shape {c.shape}, but its grid is {grid}; its last axes must be those of the grid")
         for place, axis in _last_first(grid):
             c = np.moveaxis(analyze(np.moveaxis(c, place, -1), axis.kind, self.condition), -1, place)
         return np.asarray(c * np.sqrt(grid.volume))

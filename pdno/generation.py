@@ -47,8 +47,8 @@ class Recipe:
         """The arrays of a block: a and u to learn from (noisy), or a, u (clean) and u_eta to judge with."""
         split, first, end = block
         index = FIRST[split] + first
-        a = self.equation.sample_input(end - first, self.seed, index)
-        u = self.equation.solve(a)
+        a = self._checked("sample_input", self.equation.sample_input(end - first, self.seed, index), end - first)
+        u = self._checked("solve", self.equation.solve(a), end - first)
         u_eta = u if self.noise is None else u + self.noise.sample(u, self.seed, index)
         for what, values in (("inputs", a), ("outputs", u), ("noisy outputs", u_eta)):
             if not np.isfinite(values).all():
@@ -57,6 +57,29 @@ class Recipe:
         if self.noise is None:
             return {"a": a, "u": u}
         return {"a": a, "u": u_eta} if split == "train" else {"a": a, "u": u, "u_eta": u_eta}
+
+    def _checked(self, method: str, values: Any, count: int) -> Array:
+        """What a method of the equation gave, if it is (count, channel, *grid) and real."""
+        v = np.asarray(values)
+        shape = self.equation.grid.shape
+        if v.dtype.kind not in "biuf" or v.ndim != 2 + len(shape) or v.shape[0] != count or v.shape[2:] != shape:
+            expected = f"real numbers of shape ({count}, channel, {', '.join(map(str, shape))})"
+            raise UserError(f"{method} of {self.equation.name} gave {v.dtype} of shape {v.shape}; expected {expected}")
+        return v
+
+    def check(self) -> None:
+        """Refuse what is no equation or no noise, and inputs that depend on more than their number."""
+        needed = ("name", "grid", "sample_input", "solve")
+        if isinstance(self.equation, type) or not all(hasattr(self.equation, name) for name in needed):
+            raise UserError(f"{self.equation!r} is not an equation; give for instance pdno.equation.Darcy(points=64)")
+        if self.noise is not None and (isinstance(self.noise, type) or not isinstance(self.noise, Noise)):
+            raise UserError(f"noise = {self.noise!r} is no law of noise; give for instance pdno.noise.Gaussian(0.05)")
+        two, second = (np.asarray(self.equation.sample_input(n, self.seed, 2 - n)) for n in (2, 1))
+        if not np.array_equal(two[1:], second):
+            raise UserError(
+                f"sample_input of {self.equation.name} does not number its inputs: number 1 is another one alone (first=1) than "
+                "with number 0; draw each from pdno.draw.generator(seed, name, first + i)"
+            )
 
     def pairs(self, arrays: dict[str, Array]) -> Pairs:
         """The arrays of blocks as pairs on the grid of the equation."""
@@ -95,6 +118,7 @@ def generate(
     """
     train, test, seed, workers = _checked(train=train, test=test, seed=seed, workers=workers)
     recipe = Recipe(equation, parse(noise) if isinstance(noise, str) else noise, seed)
+    recipe.check()
     first_pairs = {split: recipe((split, 0, 1)) for split in FIRST}
     provenance = _provenance(recipe, train, test, first_pairs)
     templates = {split: recipe.pairs(arrays) for split, arrays in first_pairs.items()}

@@ -89,7 +89,7 @@ class Grid:
     ) -> "Grid":
         """A grid on (low, high)^dim with the same kind of nodes along each axis; `points` may differ by axis."""
         shape = tuple(points) if isinstance(points, tuple) else (points,) * dim
-        if len(shape) > 3:
+        if not 1 <= len(shape) <= 3:
             raise UserError(f"got {len(shape)} axes; grids have one, two or three")
         return cls(tuple(Axis(n, kind, low, high, name) for n, name in zip(shape, "xyz", strict=False)))
 

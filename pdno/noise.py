@@ -10,6 +10,7 @@ Each law has
 The draw of a field is a function of (seed, index) alone, where the fields are numbered from `first`.
 """
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -204,6 +205,10 @@ class Heteroscedastic:
 
     std: Callable[[Array], Array]
 
+    def __post_init__(self) -> None:
+        if not callable(self.std):
+            raise UserError(f"std = {self.std!r} is not a function of u; for a constant take Gaussian(std)")
+
     @property
     def spec(self) -> str:
         return f"heteroscedastic:{getattr(self.std, '__qualname__', type(self.std).__qualname__)}"
@@ -258,8 +263,8 @@ def _text(x: float) -> str:
 
 
 def _check_std(std: float) -> None:
-    if not (np.isfinite(std) and std >= 0):
-        raise UserError(f"a standard deviation of {std:g} was given; it must be finite and not negative")
+    if not isinstance(std, numbers.Real) or not (np.isfinite(std) and std >= 0):
+        raise UserError(f"a standard deviation of {std!r} was given; it must be a number, finite and not negative")
 
 
 def _shape(u: Fields) -> tuple[int, ...]:

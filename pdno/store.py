@@ -35,6 +35,7 @@ __all__ = ["Layout", "Spec", "blocks", "building", "check", "is_store", "is_whol
 CHUNK_BYTES = 2**21  # of the largest array; a power-of-two number of samples that fits
 BLOCK_SAMPLES = 128  # at most, so that small samples too make blocks enough for many workers and a steady bar
 SPLITS = ("train", "validation", "test")
+NOT_STORES = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".nc", ".pt", ".pth")
 Array = NDArray[Any]
 
 
@@ -166,9 +167,14 @@ def _chunks(array: zarr.Array[Any]) -> list[str]:
 
 def _check_free(path: Path) -> None:
     if path.exists():
-        raise UserError(f"{path} exists already and is never overwritten; remove it, or choose another name")
+        raise UserError(f"{path} exists already and is never overwritten; choose another name")
+    if path.suffix in NOT_STORES:
+        raise UserError(
+            f"a store is a Zarr folder, and {path.name} would look like another kind of file; call it {path.stem}.zarr"
+        )
     if not path.parent.is_dir():
-        raise UserError(f"the folder {path.parent} of {path.name} does not exist; create it first")
+        what = "is not a folder" if path.parent.exists() else "does not exist; create it first"
+        raise UserError(f"{path.parent}, where {path.name} is to be written, {what}")
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"the folder {path.parent} is not writable; choose another place for {path.name}")
 

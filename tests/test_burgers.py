@@ -106,7 +106,7 @@ def test_times() -> None:
 def test_what_does_not_converge_is_refused(monkeypatch) -> None:
     monkeypatch.setattr("pdno.equation.burgers.LAST", 256)
     eq = Burgers(points=8, viscosity=1e-5, speed=1.0)
-    with pytest.raises(UserError, match=r"did not converge on 256 points.*raise the viscosity"):
+    with pytest.raises(UserError, match=r"did not converge .* within 256 points .* viscosity = 1e-05 is too small"):
         eq.solve(np.sin(2 * np.pi * eq.grid.axes[0].nodes)[None])
 
 
@@ -115,6 +115,13 @@ def test_a_residual_that_cannot_be_had_is_refused() -> None:
     a = eq.sample_input(4, seed=4)
     with pytest.raises(UserError, match="orders of magnitude"):
         eq.residual(a, a)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e200])
+def test_a_hopeless_amplitude_is_refused_at_once(factor) -> None:
+    eq = Burgers(points=32)
+    with pytest.raises(UserError, match="is too small for an amplitude"):
+        eq.solve(factor * eq.sample_input(1))
 
 
 def test_zero_stays_zero() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from pdno import UserError
 from pdno.equation import Elliptic1D
 
 
@@ -49,6 +50,12 @@ def test_the_quadrature_has_order_eight() -> None:
         errors.append(np.abs(u - exact).max())
     orders = np.log2(np.divide(errors[:-1], errors[1:]))
     assert (orders > 7.5).all(), (orders, errors)
+
+
+def test_a_coefficient_that_the_grid_does_not_resolve_is_refused() -> None:
+    eq = Elliptic1D(points=128, log_scale=100)
+    with pytest.raises(UserError, match="take more points, or a smaller log_scale"):
+        eq.solve(eq.sample_input(5))
 
 
 def test_flux_is_constant_and_boundary_rows_count() -> None:

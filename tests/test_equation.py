@@ -132,6 +132,13 @@ def test_defaults_are_those_of_the_paper() -> None:
         (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[np.nan]), "one or more times"),
         (lambda: Burgers(points=8).residual(np.ones((3, 8)), np.ones((1, 8))), "u has 3 samples and a has 1"),
         (lambda: Darcy(points=8).residual(np.ones((3, 8, 8)), np.ones((1, 8, 8))), "u has 3 samples and a has 1"),
+        (lambda: Burgers(points=8, rtol=2), "from 1e-12 to 1e-2"),
+        (lambda: Burgers(points=8).solve(np.ones((1, 8)), refine=-1), "0 to 4 further rungs"),
+        (lambda: Darcy(points=8).solve(np.ones((1, 8, 8)), f=np.ones((7, 8))), "f has shape"),
+        (lambda: Darcy(points=8).solve(np.ones((1, 8, 8)), f=np.nan), "f has NaN"),
+        (lambda: Darcy(points=8).solve(1j * np.ones((1, 8, 8))), "real numbers"),
+        (lambda: Darcy(a_low="4"), "positive number"),  # type: ignore[arg-type]
+        (lambda: Darcy(points=8).sample_input(-1), "not negative"),
         (lambda: Darcy(points=8).solve(np.ones((2, 9, 9))), r"expects \(batch, 1, 8, 8\)"),
         (lambda: Darcy(points=8).solve(np.ones((2, 2, 8, 8))), "has shape"),
         (lambda: Darcy(points=8).solve(np.full((2, 8, 8), np.nan)), "NaN"),

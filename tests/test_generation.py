@@ -200,10 +200,15 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
-def test_interrupted_it_says_how_to_go_on(tmp_path, uninterrupted) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGINT, signal.SIGINT], [signal.SIGTERM]])
+def test_interrupted_it_says_how_to_go_on(signals, tmp_path, uninterrupted) -> None:
+    """Ctrl-C, an impatient Ctrl-C, and what batch systems send."""
     store = tmp_path / "d.zarr"
     with started(store, "2") as process:
-        process.send_signal(signal.SIGINT)
+        for i, number in enumerate(signals):
+            time.sleep(0.2 * i)
+            if process.poll() is None:
+                process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
         assert errors.decode().strip() == "pdno: stopped; run the same command again to go on"
@@ -421,6 +426,46 @@ def test_own_equation_and_own_noise(tmp_path) -> None:
     np.testing.assert_array_equal(data.test.u[:, 0], data.test.a[:, 0] ** 2)
 
 
+def test_what_cannot_be_sent_to_other_processes_is_said(tmp_path) -> None:
+    with pytest.raises(UserError, match="take one worker"):
+        pdno.generate(SMALL, train=200, test=200, noise=Heteroscedastic(lambda u: 0.1 * u), workers=2)
+
+
+def test_a_script_without_the_usual_guard_is_told(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import pdno\npdno.generate(pdno.equation.Advection(points=16), train=200, test=200, workers=2)\n")
+    answer = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert answer.returncode != 0
+    assert 'if __name__ == "__main__":' in answer.stderr.strip().splitlines()[-1]
+
+
+def test_inputs_that_are_not_numbered_are_refused() -> None:
+    """An equation that ignores `first` would repeat its training inputs in the test."""
+
+    class Careless(Advection):
+        def sample_input(self, count: int, seed: int = 0, first: int = 0) -> np.ndarray:
+            return np.random.default_rng(seed).standard_normal((count, 1, *self.grid.shape))
+
+    with pytest.raises(UserError, match="does not number its inputs"):
+        pdno.generate(Careless(points=16), train=4)
+
+
+@pytest.mark.parametrize("wrong", [lambda a: a[:1], lambda a: a[:, 0], lambda a: a + 0j, lambda a: a[..., :3], lambda a: None])
+def test_what_a_solver_gives_is_checked(wrong) -> None:
+    class Wrong(Advection):
+        def solve(self, a: np.ndarray) -> np.ndarray:
+            return wrong(np.concatenate([a, a]))
+
+    with pytest.raises(UserError, match="solve of advection gave"):
+        pdno.generate(Wrong(points=16), train=4)
+
+
+def test_the_equation_comes_back_from_a_store(tmp_path) -> None:
+    eq = pdno.equation.Burgers(points=32, viscosity=0.01)
+    data = pdno.generate(eq, train=2, out=tmp_path / "b.zarr")
+    assert pdno.open(tmp_path / "b.zarr").equation == data.equation == eq
+
+
 def test_a_solver_that_fails_is_named() -> None:
     class Broken(Advection):
         def solve(self, a: np.ndarray) -> np.ndarray:
@@ -438,6 +483,13 @@ def test_a_solver_that_fails_is_named() -> None:
         ({"workers": 0}, "workers = 0"),
         ({"seed": -1}, "seed = -1"),
         ({"train": 2.5}, "whole number"),
+        ({"train": "3"}, "whole number"),
+        ({"seed": None}, "whole number"),
+        ({"equation": "darcy"}, "is not an equation"),
+        ({"equation": Darcy}, "is not an equation"),
+        ({"noise": 0.1}, "no law of noise"),
+        ({"noise": Gaussian}, "no law of noise"),
+        ({"out": "d.npz"}, "call it d.zarr"),
         ({"noise": "gaussian:-1"}, "not negative"),
         ({"noise": "field:0.1,nan,2"}, "a field needs"),
         ({"out": "no/such/folder/d.zarr"}, "does not exist; create it"),
@@ -445,7 +497,7 @@ def test_a_solver_that_fails_is_named() -> None:
 )
 def test_mistakes_are_explained(change, message) -> None:
     with pytest.raises(UserError, match=message):
-        pdno.generate(SMALL, **{"train": 2, **change})
+        pdno.generate(**{"equation": SMALL, "train": 2, **change})
 
 
 def test_splits_cannot_meet() -> None:

@@ -81,6 +81,7 @@ def test_spectral_is_exact_for_its_modes_up_and_down(kind, condition, function, 
     [
         (lambda: Grid.uniform(1), "at least 2 points"),
         (lambda: Grid.uniform(2.5), "whole number"),
+        (lambda: Grid.uniform(8, dim=0), "0 axes"),
         (lambda: Grid.uniform(8, kind="vertx"), "did you mean 'vertex'"),
         (lambda: Axis(8, low=1.0, high=1.0), "below high"),
         (lambda: restrict(np.ones(8), Grid.uniform(8, kind="cell"), Grid.uniform(4, kind="cell")), "share no nodes"),

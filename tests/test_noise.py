@@ -140,6 +140,8 @@ def test_specifications_lose_no_digit() -> None:
         (lambda: Gaussian(-0.1), "not negative"),
         (lambda: Gaussian(float("nan")), "finite"),
         (lambda: FieldNoise(-1), "not negative"),
+        (lambda: Gaussian("a"), "must be a number"),
+        (lambda: Heteroscedastic(0.1), "not a function"),
         (lambda: GaussianMixture((0.5, 0.6), (0, 1), (1, 1)), "sum to one"),
         (lambda: GaussianMixture((0.5, 0.5), (0, 1), (1,)), "as many"),
         (lambda: GaussianMixture((float("nan"), 0.5), (0, 1), (1, 1)), "sum to"),

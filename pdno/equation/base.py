@@ -1,5 +1,6 @@
 """What all equations share: a grid, settings that can be written down, and arrays (batch, channel, *grid)."""
 
+import numbers
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
@@ -18,7 +19,9 @@ Array = NDArray[np.float64]
 class Equation(ABC):
     """A parametric equation 𝒢(u; a) = 0. Subclasses are frozen dataclasses: their fields are their settings.
 
-    Your own equation needs `name`, `grid`, `sample_input`, `solve` and `residual`, and then works with `pdno.generate`.
+    Your own equation needs `name`, `grid`, `sample_input`, `solve` and `residual`, and then works with `pdno.generate`. Its
+    inputs are numbered: `sample_input(count, seed, first)` gives number `first` up to `first + count − 1`, each a function of
+    the seed and its number alone (`pdno.draw.generator` makes a stream for each).
     """
 
     name: ClassVar[str]
@@ -57,7 +60,10 @@ class Equation(ABC):
 
     def _fields(self, values: ArrayLike, what: str, positive: bool = False) -> Array:
         """`values` as (batch, 1, *grid), checked."""
-        v = np.asarray(values, dtype=np.float64)
+        v = np.asarray(values)
+        if v.dtype.kind not in "biuf":
+            raise UserError(f"{what} is of type {v.dtype}, but {type(self).__name__} expects real numbers")
+        v = v.astype(np.float64, copy=False)
         shape = self.grid.shape
         if v.shape[1:] == shape:
             v = v[:, None]
@@ -87,5 +93,5 @@ class Equation(ABC):
 
     def _check_positive(self, **settings: float) -> None:
         for key, value in settings.items():
-            if not (np.isfinite(value) and value > 0):
-                raise UserError(f"{key} = {value}: {type(self).__name__} needs a positive number")
+            if not isinstance(value, numbers.Real) or not (np.isfinite(value) and value > 0):
+                raise UserError(f"{key} = {value!r}: {type(self).__name__} needs a positive number")

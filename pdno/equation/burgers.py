@@ -34,6 +34,7 @@ Complex = NDArray[np.complex128]
 MODES = 8191  # of the initial field, whatever the grid: a function that 8192 points resolve
 COURANT = 1.0  # step·|speed·u|·k_max on every rung; ETDRK4 is stable up to about 2.8
 FIRST, LAST = 64, 2**13  # points of the lowest and the highest rung
+MOST_STEPS = 50_000  # of a rung
 BLOCK = 64  # samples that climb together: fits the cache
 
 
@@ -56,6 +57,8 @@ class Burgers(Equation):
     def __post_init__(self) -> None:
         self._check_points(self.points, at_least=4)
         self._check_positive(viscosity=self.viscosity, speed=self.speed, t_final=self.t_final, rtol=self.rtol)
+        if not 1e-12 <= self.rtol <= 1e-2:
+            raise UserError(f"rtol = {self.rtol:g}: expected a tolerance from 1e-12 to 1e-2")
 
     @property
     def grid(self) -> Grid:
@@ -71,6 +74,8 @@ class Burgers(Equation):
         Of an even number of points the highest mode of a, whose phase they do not tell, is left out.
         `refine` adds rungs beyond those that the error control asks for: each doubles the resolution and halves the step.
         """
+        if refine not in range(5):
+            raise UserError(f"refine = {refine!r}: expected 0 to 4 further rungs")
         start = self._fields(a, "a")[:, 0]
         instants = np.atleast_1d(np.asarray(self.t_final if times is None else times, dtype=np.float64))
         if instants.ndim != 1 or not instants.size or not (np.diff(instants, prepend=0.0) >= 0).all():
@@ -99,21 +104,30 @@ class Burgers(Equation):
         steepness = np.where(amplitude > 0, 2.0 ** np.ceil(np.log2(np.maximum(amplitude, 1e-300))), 0.0)
         for level in np.unique(steepness):
             climbing = np.flatnonzero(steepness == level)
-            coarse = self._march(a[climbing], instants, FIRST, level)
             points = FIRST
+            self._check_effort(points, level, instants[-1])
+            coarse = self._march(a[climbing], instants, points, level)
             while climbing.size:
                 points *= 2
-                if points > LAST:
-                    raise UserError(
-                        f"Burgers did not converge on {LAST} points: viscosity = {self.viscosity:g} is too small "
-                        f"for an amplitude of {level:g}; raise the viscosity or rtol = {self.rtol:g}"
-                    )
+                self._check_effort(points, level, instants[-1])
                 fine = self._march(a[climbing], instants, points, level)
                 done = (_distance(fine, coarse) <= self.rtol) & _seen(a[climbing], points // 3, self.rtol)
                 best = self._march(a[climbing[done]], instants, points << refine, level) if refine else fine[done]
                 u[climbing[done]] = _values(best, self.points)
                 climbing, coarse = climbing[~done], fine[~done]
         return u
+
+    def _check_effort(self, points: int, amplitude: float, time: float) -> None:
+        """Refuse what would take too many points or too many steps."""
+        if points > LAST or not self._steps(points, amplitude, time) <= MOST_STEPS:
+            raise UserError(
+                f"Burgers did not converge to rtol = {self.rtol:g} within {LAST} points and {MOST_STEPS} steps: "
+                f"viscosity = {self.viscosity:g} is too small for an amplitude of {amplitude:g} at speed = {self.speed:g}"
+            )
+
+    def _steps(self, points: int, amplitude: float, time: float) -> float:
+        """Steps for a time span on a rung: a Courant number, and at least eight a unit of time."""
+        return float(np.ceil(time * max(self.speed * amplitude * 2 * np.pi * (points // 3) / COURANT, 8.0)))
 
     def _march(self, a: Array, instants: Array, points: int, amplitude: float) -> Complex:
         """Fourier coefficients at the instants: (batch, times, points//3 + 1)."""
@@ -125,7 +139,7 @@ class Burgers(Equation):
         out = np.empty((len(a), len(instants), top + 1), dtype=np.complex128)
         now = 0.0
         for i, t in enumerate(instants):
-            steps = int(np.ceil((t - now) * max(self.speed * amplitude * k[-1] / COURANT, 8.0)))
+            steps = int(self._steps(points, amplitude, t - now))
             if steps:
                 v = _etdrk4(v, k, (t - now) / steps, steps, self.viscosity, self.speed, points)
             out[:, i], now = v, t

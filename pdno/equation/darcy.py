@@ -77,9 +77,14 @@ class Darcy(Equation):
 
     def _source(self, f: ArrayLike, batch: int) -> Array:
         source = np.asarray(f, dtype=np.float64)
-        if source.ndim <= 2:
-            return np.broadcast_to(source, (batch, 1, *self.grid.shape))
-        return self._fields(source, "f")
+        if source.ndim == 0:
+            source = np.full(self.grid.shape, source)
+        if source.ndim == 2:
+            source = np.broadcast_to(source, (batch, *source.shape))
+        source = self._fields(source, "f")
+        if len(source) != batch:
+            raise UserError(f"f has {len(source)} samples and a has {batch}; give as many, or one for all")
+        return source
 
     def _matrix(self, a: Array) -> sparse.csc_array:
         """The symmetric five-point operator −∇·(a ∇ ·) for cells in row-major order."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import UserError
 from ..field import TrigonometricPotential
 from ..grid import Grid
 from .base import Array, Equation
@@ -50,9 +51,16 @@ class Elliptic1D(Equation):
 
     def solve(self, a: ArrayLike) -> Array:
         coefficient = self._fields(a, "a", positive=True)
+        resistance = self._resistance(coefficient)
         u = np.zeros(coefficient.shape)
-        np.cumsum(self._resistance(coefficient), axis=-1, out=u[..., 1:])
+        np.cumsum(resistance, axis=-1, out=u[..., 1:])
         u /= u[..., -1:]
+        lowest = 1 / np.maximum(coefficient[..., 1:], coefficient[..., :-1]) * self.grid.axes[0].spacing
+        if not (resistance > 0.5 * lowest).all():
+            raise UserError(
+                f"a varies too much between neighbours for {self.points} points: the integral of 1/a over an interval came out "
+                "below its smallest possible value; take more points, or a smaller log_scale"
+            )
         return u.reshape(np.shape(a))
 
     def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
