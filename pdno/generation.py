@@ -77,7 +77,7 @@ class Recipe:
         two, second = (np.asarray(self.equation.sample_input(n, self.seed, 2 - n)) for n in (2, 1))
         if not np.array_equal(two[1:], second):
             raise UserError(
-                f"sample_input of {self.equation.name} does not number its inputs: number 1 is another one alone (first=1) than "
+                f"sample_input of {self.equation.name} does not number its inputs: number 1 differs alone (first=1) and "
                 "with number 0; draw each from pdno.draw.generator(seed, name, first + i)"
             )
 
