@@ -33,7 +33,7 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
     console = Console(width=max(Console().width, 80))
     if store.is_store(path):
         data = open_store(path)
-        console.print(f"{path}: a store of pdno, {data!r}", soft_wrap=True, markup=False)
+        console.print(f"{path}: a store of pdno", soft_wrap=True, markup=False)
         _show(console, data, plot)
         console.print(f"\nIn Python:  pdno.open({str(path)!r})", soft_wrap=True, markup=False)
         return
@@ -47,7 +47,8 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
         if found is None:
             console.print(_unknown(path), soft_wrap=True, markup=False)
             return
-        console.print(f"{'Taken' if found.certain else 'A guess'}: {found.reason}", soft_wrap=True, markup=False)
+        doubt = "" if found.certain else "; check the names and the dimensions below"
+        console.print(f"{'Taken' if found.certain else 'A guess'}: {found.reason}{doubt}", soft_wrap=True, markup=False)
         chosen = found.selection
     _show(console, open_file(file, chosen, mask=mask, allowed=memory_allowed()), plot)
     _next(console, path, chosen)

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures that several test files share."""
 
 from collections.abc import Callable
 
@@ -22,3 +22,9 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
         return errors
 
     return run
+
+
+@pytest.fixture
+def small_blocks(monkeypatch) -> None:
+    """Blocks of four Darcy samples at 8², so that a small store has many."""
+    monkeypatch.setattr("pdno.store.CHUNK_BYTES", 4 * 8 * 64)
