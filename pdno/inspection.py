@@ -1,8 +1,10 @@
 """``pdno inspect``: what is in a file, what is wrong with it, and what to type next."""
 
+import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ from rich.text import Text
 from . import store
 from .checks import Finding, check
 from .dataset import Dataset, open_store
-from .formats import Contents, contents
+from .formats import Contents, Entry, contents
 from .loading import memory_allowed, open_file
 from .selection import Selection, float_type
 from .suggest import suggest
 
 __all__ = ["inspect", "sketch"]
 
+WHOLE = 2**31  # bytes of a file that is looked at as a whole; of a larger one the first samples
 LOOK = 2**28  # bytes of an array that the table reads for its range
 BARS, SHADES = "▁▂▃▄▅▆▇█", " ░▒▓█"
 STYLE = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -50,8 +53,28 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
         doubt = "" if found.certain else "; check the names and the dimensions below"
         console.print(f"{'Taken' if found.certain else 'A guess'}: {found.reason}{doubt}", soft_wrap=True, markup=False)
         chosen = found.selection
-    _show(console, open_file(file, chosen, mask=mask, allowed=memory_allowed()), plot)
+    part = _part(file)
+    if part is not file:
+        console.print("The file is large: what follows is about the first samples of each array.")
+    _show(console, open_file(part, chosen, mask=mask), plot)
     _next(console, path, chosen)
+
+
+def _part(file: Contents) -> Contents:
+    """The file, or of a large one the first rows of its arrays."""
+    sizes = {name: entry.dtype.itemsize * math.prod(entry.shape) for name, entry in file.entries.items()}
+    if sum(sizes.values()) <= WHOLE:
+        return file
+    entries = dict(file.entries)
+    for name, entry in entries.items():
+        rows = max(20, WHOLE * entry.shape[0] // sum(sizes.values())) if len(entry.shape) > 1 else 0
+        if 0 < rows < entry.shape[0]:
+            entries[name] = replace(entry, shape=(rows, *entry.shape[1:]), read=partial(_read_first, entry, rows))
+    return replace(file, entries=entries)
+
+
+def _read_first(entry: Entry, rows: int, wanted: slice) -> NDArray[Any]:
+    return entry.read(slice(*wanted.indices(rows)))
 
 
 def _table(file: Contents) -> Table:

@@ -238,6 +238,19 @@ def test_inspect_shows_arrays_and_writes_a_picture(tmp_path, capsys) -> None:
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_of_a_large_file_the_first_samples_are_looked_at(tmp_path, monkeypatch, capsys) -> None:
+    rng = np.random.default_rng(12)
+    a, u = rng.random((2, 400, 16))
+    u[300] = np.nan  # beyond what is looked at
+    u[3, 2] = np.nan
+    np.savez(tmp_path / "d.npz", a=a, u=u)
+    monkeypatch.setattr("pdno.inspection.WHOLE", 25_000)
+    output = inspect(tmp_path / "d.npz", capsys)
+    assert "The file is large" in output
+    assert "NaN or infinite values in sample 3, 1 in all" in output
+    assert "97 train pairs" in output
+
+
 def test_unusual_types_are_named(tmp_path, capsys) -> None:
     rng = np.random.default_rng(11)
     np.savez(tmp_path / "d.npz", a=rng.integers(0, 2, (6, 9)).astype(np.uint8), u=rng.random((6, 9)).astype(">f4"))
