@@ -176,7 +176,8 @@ class Dataset:
         wanted = {"validation": 0.0 if self.validation else validation, "test": 0.0 if len(self.test) else test}
         rows = _divide(self.train, wanted, seed)
         parts: dict[str, Any] = {name: self.train[rows[name]] for name, fraction in wanted.items() if fraction}
-        return replace(self, train=self.train[rows["train"]], **parts)
+        provenance = {**self.provenance, "split": {"validation": validation, "test": test, "seed": seed}}
+        return replace(self, train=self.train[rows["train"]], provenance=provenance, **parts)
 
     def save(self, path: str | Path) -> None:
         """Write the store; an existing path is refused."""

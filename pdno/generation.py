@@ -117,6 +117,8 @@ def generate(
     (2, 1, 128)
     """
     train, test, seed, workers = _checked(train=train, test=test, seed=seed, workers=workers)
+    if out is not None:
+        store.check_free(Path(out).absolute())  # before anything is solved
     recipe = Recipe(equation, parse(noise) if isinstance(noise, str) else noise, seed)
     recipe.check()
     first_pairs = {split: recipe((split, 0, 1)) for split in FIRST}

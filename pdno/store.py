@@ -30,7 +30,7 @@ try:
 except ImportError:  # not a POSIX system: two writers are not kept apart, but still write the same bytes
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Layout", "Spec", "blocks", "building", "check", "is_store", "is_whole", "write"]
+__all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_store", "is_whole", "write"]
 
 CHUNK_BYTES = 2**21  # of the largest array; a power-of-two number of samples that fits
 BLOCK_SAMPLES = 128  # at most, so that small samples too make blocks enough for many workers and a steady bar
@@ -80,7 +80,7 @@ def blocks(layout: Layout) -> list[tuple[str, int, int]]:
 @contextmanager
 def building(path: Path, layout: Layout) -> Iterator[Path]:
     """The folder in which the store at `path` grows, begun or gone on with; when the block ends it gets its name."""
-    _check_free(path)
+    check_free(path)
     partial = path.with_name(path.name + ".partial")
     partial.mkdir(exist_ok=True)
     with _alone(partial):
@@ -98,7 +98,7 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
                 shutil.rmtree(partial)
             raise
         _sweep(partial)
-        _check_free(path)
+        check_free(path)
         partial.rename(path)
 
 
@@ -128,8 +128,9 @@ def is_whole(root: Path, split: str, first: int, end: int) -> bool:
 
 def is_store(path: Path) -> bool:
     """Whether this is a store of ours, or was meant to be one (nothing is there, but an unfinished one is)."""
-    ours = (path / "zarr.json").exists() and _attributes(path) is not None
-    return ours or path.with_name(path.name + ".partial").exists()
+    if path.exists():
+        return (path / "zarr.json").exists() and _attributes(path) is not None
+    return path.with_name(path.name + ".partial").is_dir()
 
 
 def check(path: Path) -> dict[str, Any]:
@@ -165,7 +166,8 @@ def _chunks(array: zarr.Array[Any]) -> list[str]:
     return ["/".join(("c", *map(str, index))) for index in np.ndindex(*counts)]
 
 
-def _check_free(path: Path) -> None:
+def check_free(path: Path) -> None:
+    """Refuse a place where a store cannot be written."""
     if path.exists():
         raise UserError(f"{path} exists already and is never overwritten; choose another name")
     if path.suffix in NOT_STORES:

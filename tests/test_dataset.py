@@ -87,6 +87,12 @@ def test_splits_are_disjoint_complete_and_reproducible() -> None:
     assert not np.array_equal(one.test.u, other.test.u)
 
 
+def test_a_split_is_recorded() -> None:
+    data = some(20).split(0.2, 0.1, seed=4)
+    assert data.provenance["split"] == {"validation": 0.2, "test": 0.1, "seed": 4}
+    assert "split" not in some(20).provenance
+
+
 def test_repeat_visits_never_straddle_a_split() -> None:
     group = np.repeat(np.arange(12), 5)[np.random.default_rng(3).permutation(60)]
     data = some(60, group=[f"site {g}" for g in group]).split(0.25, 0.25, seed=3)

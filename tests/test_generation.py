@@ -160,6 +160,32 @@ def test_a_script_without_the_usual_guard_is_told(tmp_path) -> None:
     assert 'if __name__ == "__main__":' in answer.stderr.strip().splitlines()[-1]
 
 
+def test_settings_of_an_own_dataclass_are_recorded() -> None:
+    """Numbers as numbers of their declared type, text as text, what JSON does not know as it prints."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Mine(Advection):
+        rate: float = 2
+        scheme: str = "upwind"
+        periodic: bool = False
+        window: tuple[int, int] = (1, 2)
+
+    settings = pdno.generate(Mine(points=np.int64(16)), train=1).provenance["equation"]["settings"]
+    assert repr(settings["points"]) == "16"
+    assert repr(settings["rate"]) == "2.0"
+    assert (settings["scheme"], settings["periodic"], settings["window"]) == ("upwind", False, "(1, 2)")
+
+
+def test_a_path_that_is_taken_is_refused_before_anything_is_solved(tmp_path) -> None:
+    class Costly(Advection):
+        def solve(self, a: np.ndarray) -> np.ndarray:
+            raise AssertionError("solved in vain")
+
+    (tmp_path / "d.zarr").mkdir()
+    with pytest.raises(UserError, match="never overwritten"):
+        pdno.generate(Costly(points=16), train=1, out=tmp_path / "d.zarr")
+
+
 def test_inputs_that_are_not_numbered_are_refused() -> None:
     """An equation that ignores `first` would repeat its training inputs in the test."""
 

@@ -55,8 +55,7 @@ class Equation(ABC):
         """The constructor's arguments."""
         if not is_dataclass(self):
             return {}
-        # Numbers of the declared type, so that 4, 4.0 and NumPy's 4 are written down alike.
-        return {f.name: (int if f.type in (int, "int") else float)(getattr(self, f.name)) for f in fields(self)}
+        return {f.name: _plain(getattr(self, f.name), f.type) for f in fields(self)}
 
     def _fields(self, values: ArrayLike, what: str, positive: bool = False) -> Array:
         """`values` as (batch, 1, *grid), checked."""
@@ -95,3 +94,12 @@ class Equation(ABC):
         for key, value in settings.items():
             if not isinstance(value, numbers.Real) or not (np.isfinite(value) and value > 0):
                 raise UserError(f"{key} = {value!r}: {type(self).__name__} needs a positive number")
+
+
+def _plain(value: Any, declared: Any) -> Any:
+    """A setting as JSON knows it: 4, 4.0 and NumPy's 4 are written down alike where a float is declared."""
+    if declared in (float, "float"):
+        return float(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
