@@ -14,18 +14,50 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Dataset", "Field", "Grid", "Pairs", "UserError", "equation", "generate", "grid", "noise", "open"]
+__all__ = [
+    "PDNO",
+    "Dataset",
+    "Diffusion",
+    "Field",
+    "Grid",
+    "Pairs",
+    "Schedule",
+    "Training",
+    "UserError",
+    "base",
+    "baseline",
+    "diffusion",
+    "equation",
+    "generate",
+    "grid",
+    "load",
+    "nn",
+    "noise",
+    "open",
+    "reverse",
+    "schedule",
+]
 
 if TYPE_CHECKING:
-    from . import equation, grid, noise
+    from . import base, baseline, diffusion, equation, grid, nn, noise, reverse, schedule
     from .dataset import Dataset, Pairs
+    from .diffusion import Diffusion
     from .errors import UserError
     from .field import Field
     from .generation import generate
     from .grid import Grid
     from .loading import open
+    from .operator import PDNO
+    from .saved import load
+    from .schedule import Schedule
+    from .train import Training
 
 _HOME = {
+    "Diffusion": "diffusion",
+    "PDNO": "operator",
+    "Schedule": "schedule",
+    "Training": "train",
+    "load": "saved",
     "Dataset": "dataset",
     "Field": "field",
     "Grid": "grid",

@@ -79,6 +79,9 @@ def _options(
         typer.echo(context.get_help())
 
 
+Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps")]
+
 GENERATE_EXAMPLES = """\b
 Examples:
   pdno generate darcy --points 64 --train 1000 --test 100 --out darcy.zarr
@@ -107,7 +110,7 @@ def generate(
     noise: Annotated[
         str, typer.Option(help="none, gaussian:STD, mixture:1, mixture:2 or field:STD[,TAU,R]; STD in units of u.")
     ] = "none",
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    seed: Seed = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the equation.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores if left out.")] = None,
     scheduler: Annotated[str | None, typer.Option(metavar="tcp://…", help="Work on this Dask cluster instead.")] = None,
@@ -216,6 +219,113 @@ def convert(
     data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
     data.save(out)
     typer.echo(f"{out}: {data!r}")
+
+
+TRAIN_EXAMPLES = """\b
+Examples:
+  pdno train darcy.zarr --out run --budget 10m
+  pdno train mydata.mat --a force --u deflection --out run
+  pdno train burgers.zarr --preset paper:burgers --out run --set training.epochs=100
+  torchrun --nproc-per-node 2 -m pdno train darcy.zarr --out run
+
+\b
+Presets: auto, fno, paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
+Settings, in a TOML file (--config) or with --set SECTION.KEY=VALUE:
+  model      kind normalise budget
+  network    kind base multipliers modes width
+  diffusion  schedule n_steps base target weight
+  reverse    variance mix steps sampler last_noise t_start
+  training   epochs updates batch optimizer rate rate_schedule halve_every weight_decay ema clip …
+RUN/config.toml has all of them.
+"""
+
+PREDICT_EXAMPLES = """\b
+Examples:
+  pdno predict run --members 500 --out pred.zarr                  the test pairs of the run
+  pdno predict run new.npz --a force --members 500 --out pred.zarr
+  pdno predict run darcy.zarr --split train --steps 50 --out pred.zarr
+
+\b
+In Python:  xarray.open_zarr("pred.zarr")  has mean, std and quantile_0.05, …
+"""
+
+
+@app.command(epilog=TRAIN_EXAMPLES)
+@selecting
+def train(
+    file: Data,
+    chosen: "Selection | None",
+    out: Annotated[Path, typer.Option(metavar="RUN", help="Folder of the run; the same command again goes on with it.")],
+    preset: Annotated[str, typer.Option(help="Settings to start from.")] = "auto",
+    config: Annotated[Path | None, typer.Option(metavar="TOML", help="Settings from a file.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="S.KEY=VALUE", help="A setting.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for training: 90s, 10m, 1.5h.")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    devices: Annotated[int, typer.Option(help="Processes (or GPUs) on this machine.")] = 1,
+    precision: Annotated[str, typer.Option(help="32-true, 64-true or bf16-mixed")] = "32-true",
+    validation: Annotated[float, typer.Option(help="Fraction to hold out for validation, unless the data have such.")] = 0.1,
+    held: Annotated[float, typer.Option("--test-fraction", help="Fraction to hold out for the test, likewise.")] = 0.1,
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file, with the test pairs.")] = None,
+    mask: Mask = None,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")] = None,
+) -> None:
+    """Learn the law of u given a from pairs.
+
+    Stopped or killed, the same command goes on where it was and ends with the same model to the bit.
+    """
+    from dataclasses import asdict
+
+    from . import runs
+    from .config import Config, seconds
+    from .loading import open_chosen
+
+    settings = Config.preset(preset)
+    settings = settings if config is None else settings.with_file(config)
+    settings = settings.with_set(set_ or [])
+    if budget is not None:
+        settings = settings.with_set([f"model.budget={seconds(budget)}"])
+    data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
+    names = {} if chosen is None else {name: value for name, value in asdict(chosen).items() if value is not None}
+    names |= {name: str(value) for name, value in (("test_file", test), ("mask", mask)) if value is not None}
+    source = {"file": str(file.resolve()), "options": names, "validation": validation, "test": held}
+    runs.train(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
+    typer.echo(f"Next:  pdno predict {out} --members 100 --out {out}/prediction.zarr")
+
+
+@app.command(epilog=PREDICT_EXAMPLES)
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")],
+    file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Inputs; the run's own data if left out.")] = None,
+    out: Annotated[Path, typer.Option(help="Zarr store to write; an existing one is never overwritten.")] = Path("pred.zarr"),
+    members: Annotated[int, typer.Option(help="Members to draw for each input.")] = 100,
+    steps: Annotated[int | None, typer.Option(help="Steps of the reverse chain; the model's own if left out.")] = None,
+    quantiles: Annotated[str, typer.Option(help="Levels, with commas.")] = "0.05,0.5,0.95",
+    split: Annotated[str, typer.Option(help="test, validation or train, of data that are split.")] = "test",
+    a: Annotated[str | None, typer.Option(metavar="NAME", help="Array of inputs, in a file of another format.")] = None,
+    dims: Annotated[str | None, typer.Option(metavar="NAME", help="Its dimensions, as sample,x,y.")] = None,
+    scalars: Annotated[str | None, typer.Option(metavar="NAME", help="Array of further parameters.")] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> None:
+    """Predict mean, spread and quantiles of u for new inputs.
+
+    Stopped or killed, the same command goes on where it was.
+    """
+    from . import runs
+    from .progress import progress_bar
+
+    try:
+        levels = tuple(float(level) for level in quantiles.split(",") if level)
+    except ValueError:
+        raise UserError(f"--quantiles {quantiles}: expected numbers from 0 to 1 with commas, such as 0.05,0.95") from None
+    options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": scalars, "device": device}
+    options |= {} if steps is None else {"steps": steps}
+    with progress_bar("predicting", "members") as progress:
+        predicted = runs.predict(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
+    spread = float(predicted["std"].mean())
+    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {spread:.4g}")
+    typer.echo(f'In Python:  xarray.open_zarr("{out}")')
 
 
 @app.command()

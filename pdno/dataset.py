@@ -23,7 +23,7 @@ from .draw import generator
 from .equation import EQUATIONS, Equation
 from .errors import UserError
 from .grid import Axis, Grid
-from .selection import SAMPLE, arrange
+from .selection import CHANNEL, SAMPLE, arrange
 
 if TYPE_CHECKING:
     import torch
@@ -231,7 +231,7 @@ def _numpy(values: Any) -> Array:
 
 def _field(values: Any, dims: tuple[str, ...] | None, what: str) -> tuple[Array, tuple[str, ...]]:
     if isinstance(values, xr.DataArray) and dims is None:
-        dims = tuple(map(str, values.dims))
+        dims = tuple(CHANNEL if str(name) in ("a_channel", "u_channel") else str(name) for name in values.dims)
     return arrange(_numpy(values), dims, what)
 
 

@@ -9,13 +9,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context, parent_process
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from .errors import UserError
+from .errors import UserError, nearest
 
-__all__ = ["cores", "run"]
+__all__ = ["cores", "fabric", "is_first", "run"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -24,6 +24,43 @@ Result = TypeVar("Result")
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_first() -> bool:
+    """Whether this is the first (or only) process of a distributed run."""
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+
+
+PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+DEVICES = ("auto", "cpu", "cuda", "mps", "gpu")
+
+
+def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -> Any:
+    """Device, precision and processes of a training run (lightning-fabric), launched.
+
+    `devices` > 1 starts as many processes on this machine. Under torchrun, which may span several machines, there are as
+    many as it started.
+    """
+    for what, value, known in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
+        if value not in known:
+            raise UserError(f"{what} {value!r} is unknown; {nearest(value, known)}")
+    from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
+    nodes = int(os.environ.get("WORLD_SIZE", local)) // local
+    try:
+        made = Fabric(
+            accelerator=device,
+            devices=local,
+            num_nodes=nodes,
+            strategy="ddp" if local * nodes > 1 else "auto",
+            precision=precision,  # type: ignore[arg-type]
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        raise UserError(f"this machine cannot train on {local} × {device!r}: {error}") from None
+    made.launch()
+    return made
 
 
 def run(

@@ -38,7 +38,9 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
         data = open_store(path)
         console.print(f"{path}: a store of pdno", soft_wrap=True, markup=False)
         _show(console, data, plot)
-        console.print(f"\nIn Python:  pdno.open({str(path)!r})", soft_wrap=True, markup=False)
+        console.print("\nNext:", markup=False)
+        _command(console, f"pdno train {shlex.quote(str(path))} --out {shlex.quote(path.stem)}-run")
+        _command(console, f"pdno.open({str(path)!r})")
         return
     file = contents(path, memory_allowed())
     console.print(f"{path}: {file.format}, {len(file.entries)} arrays", soft_wrap=True, markup=False)
@@ -157,8 +159,13 @@ def _next(console: Console, path: Path, chosen: Selection) -> None:
     file = shlex.quote(str(path))
     target = shlex.quote(path.with_suffix(".zarr").name if path.suffix != ".zarr" else f"{path.stem}-pdno.zarr")
     console.print("\nNext:", markup=False)
-    console.print(f"  pdno convert {file} {chosen.options()} --out {target}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"  pdno.open({str(path)!r}, {arguments})", soft_wrap=True, markup=False, highlight=False)
+    _command(console, f"pdno train {file} {chosen.options()} --out {shlex.quote(path.stem)}-run")
+    _command(console, f"pdno convert {file} {chosen.options()} --out {target}")
+    _command(console, f"pdno.open({str(path)!r}, {arguments})")
+
+
+def _command(console: Console, text: str) -> None:
+    console.print(f"  {text}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _unknown(path: Path) -> str:

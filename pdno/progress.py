@@ -10,8 +10,8 @@ __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that moves a bar with count, time and time left."""
+def progress_bar(title: str, unit: str) -> Iterator[Callable[..., None]]:
+    """A function of (done, total, note="") that moves a bar with count, time, time left and the note."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
@@ -20,9 +20,10 @@ def progress_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(title, total=None, note="")
+        yield lambda done, total, note="": bar.update(task, completed=done, total=total, note=note)

@@ -24,11 +24,7 @@ from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
 from .errors import UserError
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: two writers are not kept apart, but still write the same bytes
-    fcntl = None  # type: ignore[assignment]
+from .lock import alone
 
 __all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_store", "is_whole", "write"]
 
@@ -60,12 +56,13 @@ class Layout:
     arrays: Mapping[str, Mapping[str, Spec]]
     coordinates: Mapping[str, Mapping[str, Array]]
     attributes: Mapping[str, Any]
+    most: int = BLOCK_SAMPLES  # samples of a block
 
     @property
     def block(self) -> int:
         """Samples of a block."""
         largest = max(spec.bytes for arrays in self.arrays.values() for spec in arrays.values())
-        return min(BLOCK_SAMPLES, 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1))
+        return min(self.most, 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1))
 
 
 def blocks(layout: Layout) -> list[tuple[str, int, int]]:
@@ -83,7 +80,7 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
     check_free(path)
     partial = path.with_name(path.name + ".partial")
     partial.mkdir(exist_ok=True)
-    with _alone(partial):
+    with alone(partial):
         begun = _attributes(partial)
         if begun is None:
             _clear(partial)
@@ -94,7 +91,8 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
         try:
             yield partial
         except BaseException:
-            if not any(partial.glob("*/u/c/*")):  # nothing was made yet that is worth going on with
+            names = [partial / split / name / "c" for split, arrays in layout.arrays.items() for name in arrays]
+            if not any(folder.exists() for folder in names):  # nothing was made yet that is worth going on with
                 shutil.rmtree(partial)
             raise
         _sweep(partial)
@@ -144,6 +142,8 @@ def check(path: Path) -> dict[str, Any]:
     attributes = _attributes(path)
     if attributes is None:
         raise UserError(f"{path} is not a store written by pdno; `pdno generate` and Dataset.save write them")
+    if "samples" not in attributes["pdno"]:
+        raise UserError(f"{path} holds predictions, not pairs; open it with xarray.open_zarr")
     if attributes["pdno"]["schema"] != 1:
         raise UserError(f"{path} has schema {attributes['pdno']['schema']}, this version reads schema 1; update pdno")
     try:
@@ -181,21 +181,6 @@ def check_free(path: Path) -> None:
         raise UserError(f"the folder {path.parent} is not writable; choose another place for {path.name}")
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. The system lets go of it when the process ends, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another process is writing {folder}; wait for it, or choose another name") from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _attributes(root: Path) -> dict[str, Any] | None:
     """Attributes of a store of ours, None if it is none (or its beginning was cut short)."""
     try:
@@ -218,7 +203,7 @@ def _clear(folder: Path) -> None:
 def _create(root: Path, layout: Layout) -> None:
     store = zarr.create_group(root, zarr_format=3)
     for split, arrays in layout.arrays.items():
-        group = store.create_group(split)
+        group = store.create_group(split) if split else store
         for name, nodes in layout.coordinates[split].items():
             group.create_array(name, data=nodes, dimension_names=(name,))
         for name, spec in arrays.items():

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pdno"
 
 LAYERS = {
-    "the ground": {"errors", "draw", "basis"},
+    "the ground": {"errors", "draw", "basis", "lock", "progress"},
     "the problem": {
         "grid",
         "field",
@@ -24,8 +24,10 @@ LAYERS = {
         "loading",
         "checks",
     },
-    "the work": {"engine", "generation"},
-    "the front door": {"plot", "progress", "inspection", "demo", "cli", "__main__"},
+    "the law": {"schedule", "base", "diffusion", "reverse", "nn"},
+    "the work": {"engine", "generation", "checkpoint", "record", "train", "statistics"},
+    "the model": {"scaling", "frame", "surrogate", "operator", "baseline", "saved"},
+    "the front door": {"plot", "inspection", "demo", "config", "runs", "cli", "__main__"},
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -1,0 +1,130 @@
+"""What the a and u of a model look like: their shapes, axes and types, and the way in and out for the arrays of a user.
+
+Networks see a and u on one grid: an a on another grid is carried over to that of u by hat functions (interpolation where u
+is finer, averaging where it is coarser), and scalar parameters become constant channels.
+"""
+
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from .dataset import Pairs
+from .errors import UserError
+from .selection import CHANNEL, SAMPLE, arrange
+
+__all__ = ["Frame"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Shapes are (channel, *grid)."""
+
+    a_shape: tuple[int, ...]
+    u_shape: tuple[int, ...]
+    scalars: int = 0
+    axes: tuple[str, ...] = ()  # of u
+    channel: bool = True  # whether the user's u has an axis of channels
+    dtype: str = "float64"
+    coordinates: dict[str, Array] = field(default_factory=dict)  # of u
+
+    @classmethod
+    def of(cls, pairs: Pairs, channel: bool = True) -> "Frame":
+        """The frame of the pairs that a model learns from."""
+        a, u = pairs.xarray["a"], pairs.xarray["u"]
+        a_shape, u_shape = tuple(a.shape[1:]), tuple(u.shape[1:])
+        if len(a_shape) != len(u_shape):
+            raise UserError(
+                f"inputs have {len(a_shape) - 1} dimensions and outputs {len(u_shape) - 1}; both must live on grids of one "
+                "dimension (parameters that are no fields go into scalars)"
+            )
+        axes = tuple(map(str, u.dims[2:]))
+        coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
+        p = 0 if pairs.scalars is None else pairs.scalars.shape[1]
+        return cls(a_shape, u_shape, p, axes, channel, str(u.dtype), coordinates)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the condition that a network gets."""
+        return self.a_shape[0] + self.scalars
+
+    def condition(self, a: Array, scalars: Array | None) -> Array:
+        """(sample, channel, *grid of u) from a on its own grid and scalars, both normalised."""
+        for axis, (source, target) in enumerate(zip(self.a_shape[1:], self.u_shape[1:], strict=True), start=2):
+            if source != target:
+                a = np.moveaxis(np.moveaxis(a, axis, -1) @ _hats(source, target).T, -1, axis)
+        if scalars is None:
+            return np.asarray(a, dtype=np.float32)
+        constant = np.broadcast_to(scalars.reshape(*scalars.shape, *(1,) * (a.ndim - 2)), (*scalars.shape, *a.shape[2:]))
+        return np.concatenate([a, constant], axis=1, dtype=np.float32)
+
+    def inputs(self, a: Any, scalars: Any = None) -> tuple[Array, Array | None]:
+        """The user's inputs as (sample, channel, *grid) and (sample, parameter), checked against what was learned."""
+        if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and len(self.a_shape) > 2):
+            a, scalars = None, a if scalars is None else scalars
+        s = None if scalars is None else np.asarray(scalars, dtype=np.float64)
+        if (0 if s is None else s.shape[-1]) != self.scalars or (s is not None and s.ndim != 2):
+            got = "none" if s is None else f"an array of shape {s.shape}"
+            raise UserError(f"scalars: got {got}; this model needs {f'(sample, {self.scalars})' if self.scalars else 'none'}")
+        field_ = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self._field(a)
+        if s is not None and len(s) != len(field_):
+            raise UserError(f"numbers of samples differ: {len(field_)} of a, {len(s)} of scalars")
+        if not len(field_):
+            raise UserError("there are no inputs to predict for; give at least one")
+        if not np.isfinite(field_).all() or (s is not None and not np.isfinite(s).all()):
+            raise UserError("inputs have NaN or infinite values; a prediction needs every value")
+        return field_, s
+
+    def _field(self, a: Any) -> Array:
+        if isinstance(a, xr.DataArray):
+            values = arrange(a.values, tuple({"a_channel": CHANNEL}.get(str(d), str(d)) for d in a.dims), "a")[0]
+        else:
+            values = np.asarray(a.detach().cpu() if hasattr(a, "detach") else a)
+        if values.dtype.kind not in "biuf":
+            raise UserError(f"a has type {values.dtype}; expected real numbers")
+        if values.shape[1:] == self.a_shape[1:] and self.a_shape[0] == 1:
+            values = values[:, None]
+        if values.shape[1:] != self.a_shape:
+            expected = ", ".join(["sample", *map(str, self.a_shape)])
+            raise UserError(f"a has shape {values.shape}; this model was trained on inputs of shape ({expected})")
+        return values
+
+    def outputs(self, values: Array, like: Any) -> Any:
+        """Values (…, sample, channel, *grid) as the user's u: without channels if it had none, xarray if `like` is."""
+        lead = values.ndim - len(self.u_shape) - 1
+        if not self.channel:
+            values = values.take(0, axis=lead + 1)
+        values = values.astype(self.dtype, copy=False)
+        if not isinstance(like, xr.DataArray):
+            return values
+        dims = (*["member"][:lead], SAMPLE, *([CHANNEL] if self.channel else []), *self.axes)
+        known = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
+        known |= self.coordinates
+        sizes = dict(zip(dims, values.shape, strict=True))
+        return xr.DataArray(values, dims=dims, coords={k: (k, c) for k, c in known.items() if sizes.get(k) == len(c)})
+
+    def to_json(self) -> dict[str, Any]:
+        """The frame as plain types, but for the coordinates."""
+        plain = asdict(self)
+        del plain["coordinates"]
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any], coordinates: dict[str, Array]) -> "Frame":
+        """What `to_json` wrote."""
+        tuples = {name: tuple(plain[name]) for name in ("a_shape", "u_shape", "axes")}
+        return cls(**{**plain, **tuples}, coordinates=coordinates)
+
+
+@lru_cache(maxsize=32)
+def _hats(source: int, target: int) -> Array:
+    """(target, source) weights of hat functions as wide as the coarser spacing; both grids span the same interval."""
+    place = np.linspace(0, source - 1, target)[:, None]
+    width = max(1.0, (source - 1) / max(1, target - 1))
+    weights = np.maximum(0, 1 - np.abs(place - np.arange(source)) / width)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -1,0 +1,65 @@
+"""`pdno.load`: a model from its file. Nothing in the file is run, and shapes are compared before memory is taken."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import checkpoint
+from .baseline import FNO
+from .errors import UserError, nearest
+from .frame import Frame
+from .operator import PDNO
+from .scaling import Scaling
+from .surrogate import Surrogate
+
+__all__ = ["load"]
+
+MODELS: dict[str, type[Any]] = {"pdno": PDNO, "fno": FNO}
+
+
+def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu") -> Surrogate:
+    """A model that `save` or `pdno train` wrote.
+
+    Args:
+        path: the file, or the folder of a run.
+        network: the module to put the weights into, for a model with a network of your own.
+        device: where it should compute.
+    """
+    file = Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
+    tensors, metadata = checkpoint.load(file, "model")
+    kind = metadata.get("model")
+    if kind not in MODELS:
+        raise UserError(f"{file} holds a model {kind!r} that this version does not know; {nearest(str(kind), MODELS)}")
+    try:
+        model: Surrogate = MODELS[kind].from_settings(metadata)
+        coordinates = {name[11:]: v.numpy() for name, v in tensors.items() if name.startswith("coordinate.")}
+        model.frame = Frame.from_json(metadata["frame"], coordinates)
+        model.provenance = dict(metadata["provenance"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} does not describe a model ({error!r}); save it again with this version") from None
+    names = {name.split(".")[1] for name in tensors if name.startswith("scaling.")}
+    model.scalings = {n: Scaling(tensors[f"scaling.{n}.mean"].numpy(), tensors[f"scaling.{n}.std"].numpy()) for n in names}
+    if "model.error" in tensors and isinstance(model, PDNO):
+        model.error = tensors["model.error"].numpy()
+    weights = {name[8:]: v for name, v in tensors.items() if name.startswith("network.")}
+    model.network = _filled(model, network, weights, file).to(device).eval()
+    return model
+
+
+def _filled(model: Surrogate, network: nn.Module | None, weights: dict[str, torch.Tensor], file: Path) -> nn.Module:
+    """The network with its weights; one that does not fit them is refused before it is built."""
+    if network is None:
+        if model.network == "own":
+            raise UserError(f"{file} has the weights of a network of your own; give it: pdno.load(…, network=YourNetwork())")
+        with torch.device("meta"):
+            shapes = {name: v.shape for name, v in model._built(0).state_dict().items()}
+        if shapes != {name: v.shape for name, v in weights.items()}:
+            raise UserError(f"the weights in {file} do not fit the network that it describes; it cannot be used")
+        network = model._built(0)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"the weights in {file} do not fit this network: {str(error).splitlines()[-1].strip()}") from None
+    return network.to(next(iter(weights.values())).dtype)
