@@ -14,7 +14,7 @@ from pdno.nn import UNet
 HEADS, FEATURES = 4, 32
 
 
-def conv(dim: int, i: int, o: int, k: int, stride: int = 1, padding: int = 0, bias: bool = True) -> nn.Module:
+def conv(dim: int, i: int, o: int, k: int, stride: int = 1, padding: int = 0, bias: bool = True) -> nn.Conv1d | nn.Conv2d:
     return (nn.Conv1d if dim == 1 else nn.Conv2d)(i, o, k, stride, padding, bias=bias)
 
 
@@ -24,12 +24,12 @@ def load(fast: UNet) -> "PlainUNet":
     plain = PlainUNet(
         settings["dim"], settings["base"], settings["in_channels"], settings["out_channels"], settings["multipliers"]
     )
-    weights = {name: _channels_first(value) for name, value in fast.state_dict().items()}
+    weights = {name: channels_first(value) for name, value in fast.state_dict().items()}
     plain.load_state_dict({name: weights[name].reshape(value.shape) for name, value in plain.state_dict().items()})
     return plain.to(next(fast.parameters()).dtype)
 
 
-def _channels_first(weight: Tensor) -> Tensor:
+def channels_first(weight: Tensor) -> Tensor:
     return weight.permute(0, 3, 1, 2) if weight.ndim == 4 else weight
 
 
@@ -55,7 +55,8 @@ class PlainUNet(nn.Module):
         x = self.middle(x, t)
         for up in self.up:
             x = up(x, t, stack)
-        return self.final(torch.cat((x, r), dim=1), t)
+        y: Tensor = self.final(torch.cat((x, r), dim=1), t)
+        return y
 
     def sinusoid(self, n: Tensor) -> Tensor:
         half = self.base // 2
@@ -94,7 +95,8 @@ class ResBlock(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         h = self.first(x, self.time(F.silu(t)))
-        return self.second(h) + self.skip(x)
+        y: Tensor = self.second(h) + self.skip(x)
+        return y
 
 
 class Norm(nn.Module):
@@ -123,7 +125,8 @@ class LinearAttention(nn.Module):
         v = v / v.shape[-1] if self.dim == 2 else v
         context = torch.einsum("bhdn,bhen->bhde", k, v)
         y = torch.einsum("bhde,bhdn->bhen", context, q)
-        return x + self.out_norm(self.out(y.reshape(len(x), HEADS * FEATURES, *x.shape[2:])))
+        x = x + self.out_norm(self.out(y.reshape(len(x), HEADS * FEATURES, *x.shape[2:])))
+        return x
 
 
 class Attention(nn.Module):
@@ -137,7 +140,8 @@ class Attention(nn.Module):
         q, k, v = self.qkv(self.norm(x)).flatten(2).unflatten(1, (3, HEADS, FEATURES)).unbind(1)
         weights = torch.einsum("bhdi,bhdj->bhij", q * FEATURES**-0.5, k).softmax(dim=-1)
         y = torch.einsum("bhij,bhdj->bhdi", weights, v)
-        return x + self.out(y.reshape(len(x), HEADS * FEATURES, *x.shape[2:]))
+        x = x + self.out(y.reshape(len(x), HEADS * FEATURES, *x.shape[2:]))
+        return x
 
 
 class Down(nn.Module):
@@ -156,7 +160,8 @@ class Down(nn.Module):
         stack.append(x)
         x = self.attention(self.second(x, t))
         stack.append(x)
-        return self.resize(F.pixel_unshuffle(x, 2) if self.unshuffle else x)
+        x = self.resize(F.pixel_unshuffle(x, 2) if self.unshuffle else x)
+        return x
 
 
 class Middle(nn.Module):
@@ -166,7 +171,8 @@ class Middle(nn.Module):
         self.attention = Attention(dim, channels)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        return self.second(self.attention(self.first(x, t)), t)
+        x = self.second(self.attention(self.first(x, t)), t)
+        return x
 
 
 class Up(nn.Module):
@@ -180,7 +186,8 @@ class Up(nn.Module):
     def forward(self, x: Tensor, t: Tensor, stack: list[Tensor]) -> Tensor:
         x = self.first(torch.cat((x, stack.pop()), dim=1), t)
         x = self.second(torch.cat((x, stack.pop()), dim=1), t)
-        return self.resize(self.upsample(self.attention(x)))
+        x = self.resize(self.upsample(self.attention(x)))
+        return x
 
 
 class Final(nn.Module):
@@ -190,4 +197,5 @@ class Final(nn.Module):
         self.out = conv(dim, base, out_channels, 1)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        return self.out(self.block(x, t))
+        x = self.out(self.block(x, t))
+        return x

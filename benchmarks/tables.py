@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- (results/\w+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+COLUMNS = {"problem": "test", "grid": "grid", "pairs": "train", "noise": "noise", "steps": "evaluations"}
+
 MEANING = {
     "max_error": "largest error of 1000 solutions, against a grid 16 times finer",
     "solve_over_bare_solve": "time of a solve over that of its bare sparse factorisation",
@@ -23,6 +25,12 @@ MEANING = {
     "two_workers_over_one": "pairs a second of two workers over one, start-up aside",
     "cached_batches_over_memory": "random batches a second of a file ten times the memory allowed, over those from memory",
     "help_seconds": "seconds for `pdno --help`",
+    "step_over_matmul": "operations a second of a training step of the UNet over those of a 2048² matrix product",
+    "plain_over_fast": "time of a training step of a plain UNet over that of ours",
+    "mrle": "MRLE: mean relative L2 error of the mean, against the clean solution",
+    "mrle_one_evaluation": "the same of `model.mean(a)`, from one evaluation of the network",
+    "mean_std": "mean std of the members",
+    "mean_std_over_noise": "mean std of the members over the std of the noise",
 }
 
 
@@ -30,11 +38,14 @@ def table(source: str) -> str:
     """The rows of a results file as a Markdown table."""
     results = json.loads((ROOT / source).read_text())
     machine = results["machine"]
-    lines = [f"Measured by `make bench` on {machine['cores']} cores ({machine['processor']}), in `{source}`:", ""]
-    lines += ["| problem | grid | pairs | what | value |", "|---|---|---|---|---|"]
-    for row in results["rows"]:
-        cells = (row["test"], row["grid"], row["train"] or "", MEANING[row["metric"]], f"{row['value']:.3g}")
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    rows = results["rows"]
+    command = rows[0]["command"]
+    lines = [f"Measured by `{command}` on {machine['cores']} cores ({machine['processor']}), in `{source}`:", ""]
+    columns = {name: key for name, key in COLUMNS.items() if any(row[key] not in (None, "none") for row in rows)}
+    lines += [f"| {' | '.join([*columns, 'what', 'value'])} |", "|---" * (len(columns) + 2) + "|"]
+    for row in rows:
+        cells = [row[key] if row[key] is not None else "" for key in columns.values()]
+        lines.append("| " + " | ".join(map(str, (*cells, MEANING[row["metric"]], f"{row['value']:.3g}"))) + " |")
     return "\n".join(lines) + "\n"
 
 

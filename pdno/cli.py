@@ -334,7 +334,7 @@ def demo(
 ) -> None:
     """Do the main job on small noisy problems.
 
-    Noisy pairs of all four equations are generated, checked and drawn, in a minute or less.
+    Noisy pairs of all four equations are generated, checked and drawn; a model learns one of them, and says mean and noise.
     """
     from .demo import demo as show
 

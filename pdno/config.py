@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from torch import nn
 
 from .base import Base, FieldBase, LowModes, Sum, White, as_base
@@ -63,6 +63,12 @@ class DiffusionSection(Section):
     target: Target = "u0"
     weight: Weight = "target"
 
+    @field_validator("base")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        _base(text)
+        return text
+
 
 class ReverseSection(Section):
     variance: Rule = "analytic"
@@ -82,6 +88,7 @@ class DataSection(Section):
     test: float = 0.1
     seed: int = 0
     pairs: dict[str, int] = {}
+    digest: str = ""  # of the first and the last pair of each split
 
 
 class Config(Section):
@@ -207,6 +214,8 @@ def _told(error: ValidationError, whole: dict[str, Any]) -> str:
         known = [key for key in whole.get(section, {}) if key != place[-1]]
         return f"{section} has no setting {place[-1]!r}; {nearest(place[-1], known)}"
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "literal_error":
+        message = nearest(str(first["input"]), re.findall(r"'([^']*)'", first["ctx"]["expected"]))
     if len(place) < 2:  # the section as a whole
         return message
     return f"{'.'.join(place)} = {first['input']!r} is wrong: {message[0].lower()}{message[1:]}"
@@ -225,6 +234,8 @@ def _value(text: str) -> Any:
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, float) and not np.isfinite(value):
+        return repr(value)  # inf and nan, which JSON writes in another way
     return json.dumps(value, ensure_ascii=False)
 
 

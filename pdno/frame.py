@@ -59,19 +59,23 @@ class Frame:
             if source != target:
                 a = np.moveaxis(np.moveaxis(a, axis, -1) @ _hats(source, target).T, -1, axis)
         if scalars is None:
-            return np.asarray(a, dtype=np.float32)
+            return a
         constant = np.broadcast_to(scalars.reshape(*scalars.shape, *(1,) * (a.ndim - 2)), (*scalars.shape, *a.shape[2:]))
-        return np.concatenate([a, constant], axis=1, dtype=np.float32)
+        return np.concatenate([a, constant], axis=1)
 
     def inputs(self, a: Any, scalars: Any = None) -> tuple[Array, Array | None]:
         """The user's inputs as (sample, channel, *grid) and (sample, parameter), checked against what was learned."""
+        if a is None and scalars is None:
+            raise UserError("there are no inputs to predict for; give at least one")
+        check_real("scalars", scalars)
         if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and len(self.a_shape) > 2):
             a, scalars = None, a if scalars is None else scalars
-        s = None if scalars is None else np.asarray(scalars, dtype=np.float64)
+        s = None if scalars is None else np.asarray(_plain(scalars), dtype=np.float64)
+        s = s[:, None] if s is not None and s.ndim == 1 else s  # as in fit
         if (0 if s is None else s.shape[-1]) != self.scalars or (s is not None and s.ndim != 2):
             got = "none" if s is None else f"an array of shape {s.shape}"
             raise UserError(f"scalars: got {got}; this model needs {f'(sample, {self.scalars})' if self.scalars else 'none'}")
-        field_ = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self._field(a)
+        field_ = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self.field("a", a)
         if s is not None and len(s) != len(field_):
             raise UserError(f"numbers of samples differ: {len(field_)} of a, {len(s)} of scalars")
         if not len(field_):
@@ -80,18 +84,20 @@ class Frame:
             raise UserError("inputs have NaN or infinite values; a prediction needs every value")
         return field_, s
 
-    def _field(self, a: Any) -> Array:
-        if isinstance(a, xr.DataArray):
-            values = arrange(a.values, tuple({"a_channel": CHANNEL}.get(str(d), str(d)) for d in a.dims), "a")[0]
+    def field(self, name: str, given: Any) -> Array:
+        """The user's "a" or "u" as (sample, channel, *grid), checked against what was learned."""
+        shape, what = (self.a_shape, "inputs") if name == "a" else (self.u_shape, "outputs")
+        check_real(name, given)
+        if isinstance(given, xr.DataArray):
+            dims = tuple(CHANNEL if d == f"{name}_channel" else str(d) for d in given.dims)
+            values = arrange(given.values, dims, name)[0]
         else:
-            values = np.asarray(a.detach().cpu() if hasattr(a, "detach") else a)
-        if values.dtype.kind not in "biuf":
-            raise UserError(f"a has type {values.dtype}; expected real numbers")
-        if values.shape[1:] == self.a_shape[1:] and self.a_shape[0] == 1:
+            values = _plain(given)
+        if values.shape[1:] == shape[1:] and shape[0] == 1:
             values = values[:, None]
-        if values.shape[1:] != self.a_shape:
-            expected = ", ".join(["sample", *map(str, self.a_shape)])
-            raise UserError(f"a has shape {values.shape}; this model was trained on inputs of shape ({expected})")
+        if values.shape[1:] != shape:
+            expected = ", ".join(["sample", *map(str, shape)])
+            raise UserError(f"{name} has shape {values.shape}; this model was trained on {what} of shape ({expected})")
         return values
 
     def outputs(self, values: Array, like: Any) -> Any:
@@ -119,6 +125,17 @@ class Frame:
         """What `to_json` wrote."""
         tuples = {name: tuple(plain[name]) for name in ("a_shape", "u_shape", "axes")}
         return cls(**{**plain, **tuples}, coordinates=coordinates)
+
+
+def check_real(name: str, values: Any) -> None:
+    """Refuse what is not numbers, before NumPy drops imaginary parts or tries to read texts."""
+    if values is not None and (plain := _plain(values)).dtype.kind not in "biuf":
+        raise UserError(f"{name} has type {plain.dtype}; expected real numbers")
+
+
+def _plain(values: Any) -> Array:
+    """NumPy, torch or xarray as NumPy."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 @lru_cache(maxsize=32)

@@ -118,6 +118,8 @@ class PDNO(Surrogate):
                 'the variance "analytic" is measured on pairs that are not learned from; hold some out (validation=0.1), or '
                 'choose another rule, such as variance="gaussian"'
             )
+        if self.variance == "analytic" and validation and validation.mask is not None and not validation.mask.any():
+            raise UserError("all outputs that were held out are masked; bring more that are known, or choose another variance")
         super().learn(pairs, validation, seed=seed, **options)
         if self.variance == "analytic" and validation:
             self.error = self.measure(validation, seed)
@@ -129,18 +131,28 @@ class PDNO(Surrogate):
         """The denoising error e_n, n = 0 … N, on pairs that were not learned from; where outputs are masked, on the others."""
         shape = self._fitted().u_shape
         count = min(len(pairs), max(32, ERROR_VALUES // int(np.prod(shape))))
-        a, u, _ = self.rows(pairs[:count])(np.arange(count))
+        a, u, mask = self.rows(pairs[:count])(np.arange(count))
 
         def eps(n: int) -> Tensor:
             return self.tensor(self.diffusion.law.sample(shape, count, seed, 0, "error", n))
 
-        return denoising_error(self._denoiser(), self.diffusion, u, a, eps)
+        return denoising_error(self._denoiser(), self.diffusion, u, a, eps, mask)
+
+    def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
+        """s_θ(a), the mean of q_θ(· | a), from one evaluation of the network: E[U_0 | U_N], as U_N says nothing about U_0.
+
+        It has none of the Monte-Carlo error of a mean over members, but is only as good as the network is at n = N; targets
+        that are divided by √γ_N ("eps", "mean") are not good there.
+        """
+        return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
         """The negative variational lower bound of the paper's appendix for these pairs, in nats a pair and in units of u."""
         frame = self._fitted()
         fields, parameters = frame.inputs(a, scalars)
-        outputs = np.asarray(u, dtype=np.float64).reshape(len(fields), *frame.u_shape)
+        outputs = frame.field("u", u)
+        if len(outputs) != len(fields):
+            raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(outputs)} of u")
         chain, var = self._chain({})
         condition, v = self.condition(fields, parameters), self.tensor(self.scalings["u"].normalise(outputs))
 
@@ -188,6 +200,9 @@ class PDNO(Surrogate):
         if how.get("sampler", self.sampler) not in SAMPLERS:
             raise UserError(f"sampler {how['sampler']!r} is unknown; {nearest(str(how['sampler']), SAMPLERS)}")
         steps, rule = how.get("steps", self.steps), how.get("variance", self.variance)
+        for what, number in (("steps", steps), ("t_start", self.t_start)):
+            if number not in ("auto", None) and (isinstance(number, bool) or not isinstance(number, int | np.integer)):
+                raise UserError(f"{what} = {number!r}: expected a whole number")
         if steps == "auto":
             longest = self.diffusion.schedule.n_steps - self.t_start
             steps = min(AUTO_STEPS, longest) if rule == "analytic" else None

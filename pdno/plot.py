@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .dataset import Dataset
 
-__all__ = ["pairs", "preview"]
+__all__ = ["bands", "pairs", "preview"]
 
 Array = NDArray[np.float64]
 BLUE, ORANGE = "#0072b2", "#e69f00"  # of the Okabe–Ito palette: apart for every kind of colour vision
@@ -75,3 +75,26 @@ def _field(axes: Axes, field: Array, x: Array | None) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     else:
         _map(axes, field.reshape(*field.shape[:2], -1)[..., 0], "viridis")
+
+
+def bands(x: Array, panels: Sequence[tuple[str, Array, Array, Array, float]]) -> Figure:
+    """Learned mean and 95 % band beside the exact solution and the band of its noise (`fig:1d_noisy`, `fig:1d_large_noise`).
+
+    A panel is (title, exact u, learned mean, learned std, std of the noise).
+    """
+    figure = Figure(figsize=(4.2 * len(panels), 3.4), layout="constrained")
+    for axes, (title, u, mean, std, noise) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        low, high = mean - 1.96 * std, mean + 1.96 * std
+        axes.fill_between(x, low, high, color=BLUE, alpha=0.25, linewidth=0, label="learned 95 % band")
+        axes.plot(x, mean, color=BLUE, linewidth=1.5, label="learned mean")
+        axes.plot(x, u, color="black", linewidth=1, linestyle=":", label="exact solution")
+        for sign in (-1, 1):
+            label = "exact 95 % band" if sign < 0 else None
+            axes.plot(x, u + sign * 1.96 * noise, color=ORANGE, linewidth=1, linestyle="--", label=label)
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("x")
+        axes.set_xlim(x[0], x[-1])
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("u")
+    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")
+    return figure

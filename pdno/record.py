@@ -63,8 +63,8 @@ class State:
         self.optimizer.state.clear()
         for name, parameter in self.network.named_parameters():
             for key, value in _below(f"optimizer.{name}", tensors).items():
-                same = value.shape == parameter.shape
-                fresh = torch.zeros_like(parameter if same else value)
+                like = parameter if value.shape == parameter.shape else value
+                fresh = torch.zeros_like(like, dtype=value.dtype, device=parameter.device)
                 self.optimizer.state[parameter][key] = fresh.copy_(value)
         self.step, self.losses = step, losses
 

@@ -72,14 +72,26 @@ def _before(chain: Schedule) -> Array:
 
 
 @torch.no_grad()
-def denoising_error(denoise: Denoiser, diffusion: Diffusion, u0: Tensor, a: Any, eps: Callable[[int], Tensor]) -> Array:
-    """e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d for n = 1 … N (entry 0 is 0), on pairs that were not learned from; eps(n) draws ε."""
+def denoising_error(
+    denoise: Denoiser,
+    diffusion: Diffusion,
+    u0: Tensor,
+    a: Any,
+    eps: Callable[[int], Tensor],
+    mask: Tensor | None = None,
+) -> Array:
+    """e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d for n = 1 … N (entry 0 is 0), on pairs that were not learned from; eps(n) draws ε.
+
+    Nodes where the mask is 0 count as denoised perfectly, and not among the d.
+    """
     errors = np.zeros(diffusion.schedule.n_steps + 1)
     for n in range(1, len(errors)):
         noise = eps(n)
         v = diffusion.forward(n, u0, noise)
-        missed = (noise - diffusion.eps_of(n, v, denoise(n, v, a))).double().cpu().numpy()
-        errors[n] = np.mean(diffusion.law.inverse_sqrt(missed, u0.ndim - 2) ** 2)
+        missed = noise - diffusion.eps_of(n, v, denoise(n, v, a))
+        missed = missed if mask is None else missed * mask
+        white = diffusion.law.inverse_sqrt(missed.double().cpu().numpy(), u0.ndim - 2)
+        errors[n] = np.sum(white**2) / (u0.numel() if mask is None else float(mask.expand_as(u0).sum()))
     return errors
 
 

@@ -58,18 +58,25 @@ def train(
     """
     held = data.split(source.get("validation", 0.1), source.get("test", 0.1), seed)
     counts = {name: len(pairs) for name, pairs in held.splits().items()}
-    config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts)})
+    config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts, digest=_ends(held))})
     options: dict[str, Any] = {"seed": seed, "run": out, "device": device, "devices": devices, "precision": precision}
     if not is_first():  # a helper of the process that writes
+        if (out / "model.safetensors").exists():
+            return load(out)
         return config.build().learn(held.train, held.validation, **options)
     out.mkdir(parents=True, exist_ok=True)
     with alone(out):
-        _claim(out, config)
+        fresh = _claim(out, config)
         if (out / "model.safetensors").exists():
             tell(f"{out} is finished already; choose another --out to train again")
             return load(out)
         begin = time.monotonic()
-        model = config.build().learn(held.train, held.validation, **options)
+        try:
+            model = config.build().learn(held.train, held.validation, **options)
+        except UserError:
+            if fresh:
+                _release(out)
+            raise
         model.provenance |= {"data": data.provenance.get("name", source.get("file", "")), "samples": counts}
         model.save(out / "model.safetensors")
         row = model.history[-1]
@@ -78,10 +85,11 @@ def train(
     return model
 
 
-def _claim(out: Path, config: Config) -> None:
-    """Write the settings of the run; a run with other settings is left alone."""
+def _claim(out: Path, config: Config) -> bool:
+    """Write the settings of the run, and say whether it is a new one; a run with other settings is left alone."""
     path = out / "config.toml"
-    if path.exists():
+    fresh = not path.exists()
+    if not fresh:
         begun = Config.read(path)
         if begun != config:
             old, new = begun.model_dump(), config.model_dump()
@@ -91,6 +99,14 @@ def _claim(out: Path, config: Config) -> None:
         temporary = path.with_name("config.toml.partial")
         temporary.write_text(config.toml())
         temporary.replace(path)
+    return fresh
+
+
+def _release(out: Path) -> None:
+    """Leave no trace of a run that was refused before it learned anything, so that the mended command may use the folder."""
+    if not (out / "metrics.jsonl").exists():
+        for name in ("config.toml", "checkpoint.safetensors"):
+            (out / name).unlink(missing_ok=True)
 
 
 def data_of(run: Path) -> Dataset:
@@ -105,7 +121,15 @@ def data_of(run: Path) -> Dataset:
     counts = {name: len(pairs) for name, pairs in held.splits().items()}
     if counts != section.pairs:
         raise UserError(f"{section.file} has changed since {run} was trained: {section.pairs} pairs then, {counts} now")
+    if section.digest and _ends(held) != section.digest:
+        raise UserError(f"{section.file} has changed since {run} was trained: it has other values; name the file to use")
     return held
+
+
+def _ends(data: Dataset) -> str:
+    """A digest of the first and the last pair of each split: data that were made anew have another one."""
+    parts = [part for pairs in data.splits().values() for part in (pairs[:1], pairs[-1:])]
+    return _digest(np.concatenate([np.nan_to_num(v).ravel() for part in parts for v in (part.a, part.u)]))
 
 
 def _config(run: Path) -> Config:
@@ -139,7 +163,7 @@ def predict(
     inputs, parameters = _inputs(run, file, split, a, dims, scalars)
     assert model.frame is not None
     inputs, parameters = model.frame.inputs(inputs, parameters)
-    levels = tuple(quantiles)
+    levels = tuple(dict.fromkeys(quantiles))
     asked = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": _digest(inputs), **how}
     names = ["mean", "std", *(f"quantile_{q:g}" for q in levels)]
     plan = _layout(model, len(inputs), names, {"run": str(run), "version": __version__, **asked})
@@ -178,7 +202,7 @@ def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str |
     path = Path(config.file) if file is None else file
     if store.is_store(path):
         data = open_chosen(path, None)
-        return _of(data, split if len(data.splits().get(split, ())) else "train")
+        return _of(data, split if split != "test" or len(data.test) else "train")
     found = contents(path, memory_allowed())
     recorded = {name: config.options.get(name) for name in ("a", "scalars", "dims")}
     name = a or (recorded["a"] if recorded["a"] in found.entries else None)

@@ -28,6 +28,10 @@ def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu"
         device: where it should compute.
     """
     file = Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
+    if Path(path).is_dir() and not file.exists():
+        begun = (Path(path) / "config.toml").exists()
+        hint = "is not finished; run the same `pdno train` again" if begun else "is not the folder of a run"
+        raise UserError(f"{path} {hint}; there is no {file.name} in it")
     tensors, metadata = checkpoint.load(file, "model")
     kind = metadata.get("model")
     if kind not in MODELS:
@@ -44,8 +48,17 @@ def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu"
     if "model.error" in tensors and isinstance(model, PDNO):
         model.error = tensors["model.error"].numpy()
     weights = {name[8:]: v for name, v in tensors.items() if name.startswith("network.")}
-    model.network = _filled(model, network, weights, file).to(device).eval()
+    model.network = _moved(_filled(model, network, weights, file), device).eval()
     return model
+
+
+def _moved(network: nn.Module, device: str) -> nn.Module:
+    """The network on a device; "auto" takes a GPU if there is one."""
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        return network.to(name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
 
 
 def _filled(model: Surrogate, network: nn.Module | None, weights: dict[str, torch.Tensor], file: Path) -> nn.Module:

@@ -45,10 +45,11 @@ class Scaling:
         known = (lambda rows: np.ones_like(values[rows])) if mask is None else (lambda rows: mask[rows])
         mean, std = _moments(values, known, kind == "scalar")
         if kind == "pointwise":  # nodes that never change (boundary values) have nothing to be scaled by
+            std = np.where(_varies(mean, std), std, 0.0)
             overall = float(np.sqrt(np.mean(std**2))) or 1.0
             return cls(mean, np.where(std > 1e-6 * overall, std, overall))
         ones = (1,) * (len(shape) - 1)
-        return cls(mean.reshape(-1, *ones), np.where(std > 0, std, 1.0).reshape(-1, *ones))
+        return cls(mean.reshape(-1, *ones), np.where(_varies(mean, std), std, 1.0).reshape(-1, *ones))
 
     def normalise(self, values: Array) -> Array:
         return np.asarray((values - self.mean) / self.std)
@@ -56,6 +57,11 @@ class Scaling:
     def restore(self, values: Array) -> Array:
         """The inverse of `normalise`."""
         return np.asarray(values * self.std + self.mean)
+
+
+def _varies(mean: Array, std: Array) -> NDArray[np.bool_]:
+    """Whether a deviation is more than the rounding of a mean."""
+    return np.asarray(std > 1e-13 * np.abs(mean))
 
 
 def _moments(values: Array, known: Callable[[slice], Array], by_channel: bool) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -20,11 +21,11 @@ from . import __version__, checkpoint
 from .dataset import Dataset, Pairs
 from .engine import fabric
 from .errors import UserError, nearest
-from .frame import Frame
+from .frame import Frame, check_real
 from .nn import NETWORKS
 from .progress import progress_bar
 from .scaling import Normalise, Scaling
-from .selection import Selection
+from .selection import CHANNEL, SAMPLE, Selection
 from .statistics import Statistics
 from .train import Objective, Trained, Training, train
 
@@ -131,15 +132,24 @@ class Surrogate:
         names = Selection("a", "u", dims) if dims else None
         if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3:
             a, scalars = None, a  # cannot be a field on the grid of u
-        if a is None:
-            a = np.zeros((len(u), 1, *np.shape(u)[1:])) if np.ndim(u) == 2 else np.zeros((len(u), 1, *np.shape(u)[2:]))
+        for name, values in (("a", a), ("u", u), ("scalars", scalars)):
+            check_real(name, values)
+        if isinstance(mask, str) and mask != "nan":
+            raise UserError(f"mask = {mask!r}: expected an array, or 'nan', which takes NaN in u as missing")
         dims_of = (None, None) if names is None else (names.dims_of("a"), names.dims_of("u"))
+        if a is None:
+            a, dims_of = _nothing(u, dims_of[1]), (None, dims_of[1])
+        if scalars is not None and len(scalars) != (count := _samples(u, dims_of[1])):
+            raise UserError(f"numbers of samples differ: {count} of u, {len(scalars)} of scalars")
         pairs = Pairs.of(a, u, dims=dims_of, mask=mask, scalars=scalars, group=group)
+        _check_finite(pairs)
         channel = np.ndim(u) == pairs.u.ndim
         if isinstance(validation, Pairs):
             return self.learn(pairs, validation, seed=seed, channel=channel, **options)
         if len(pairs) < 2:
             raise UserError(f"{len(pairs)} pairs are too few to learn from and to check with; bring at least two")
+        if not 0 <= validation < 1 or round(validation * len(pairs)) == len(pairs):
+            raise UserError(f"validation = {validation}: expected a fraction that leaves some of {len(pairs)} pairs to learn")
         whole = Dataset(pairs, pairs[:0], {"name": "pairs"})
         data = whole.split(max(validation, 1 / len(pairs)) if validation else 0.0, 0.0, seed)
         return self.learn(data.train, data.validation, seed=seed, channel=channel, **options)
@@ -170,13 +180,15 @@ class Surrogate:
             precision: "32-true", "64-true" or "bf16-mixed".
             progress: show a bar on terminals.
         """
-        _check_finite(pairs)
+        for part in (pairs, validation):
+            if part is not None:
+                _check_finite(part)
         self.frame = Frame.of(pairs, channel)
         kinds = self.normalise if isinstance(self.normalise, tuple) else (self.normalise, self.normalise)
         self.scalings = {"a": Scaling.of(pairs.a, kinds[0]), "u": Scaling.of(pairs.u, kinds[1], pairs.mask)}
         if pairs.scalars is not None:
             self.scalings["scalars"] = Scaling.of(pairs.scalars, "scalar")
-        self.network = self._built(seed)
+        self.network = self._built(seed).double() if precision == "64-true" else self._built(seed)
         engine = fabric(device, devices, precision)
         with progress_bar("training", "steps") if progress else nullcontext() as bar:
             trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, bar)
@@ -215,14 +227,19 @@ class Surrogate:
         assert self.frame is not None
         loop = {k: v for k, v in vars(self.training).items() if k != "checkpoint_seconds"}
         data: dict[str, Any] = {name: [float(s.mean.mean()), float(s.std.mean())] for name, s in self.scalings.items()}
-        data |= {"pairs": len(pairs), "first": float(np.nanmean(pairs.u[0]))}
+        first = pairs.u[0] if pairs.mask is None else np.where(pairs.mask[0], pairs.u[0], 0.0)
+        data |= {"pairs": len(pairs), "first": float(first.mean())}
         plan = {"training": loop, "data": data, "frame": self.frame.to_json(), "seed": seed, "budget": self.budget}
         return {**self.settings(), **plan}
 
     def _built(self, seed: int) -> nn.Module:
         """The network for this frame, with weights that are a function of the seed."""
         if isinstance(self.network, nn.Module):
+            if not any(True for _ in self.network.parameters()):
+                raise UserError("the network has no parameters, so there is nothing to learn; give a module that has some")
             return self.network
+        if not isinstance(self.network, str | Mapping):
+            raise UserError(f"network = {self.network!r}: expected a name, a mapping of settings, or a torch module")
         assert self.frame is not None
         settings = {"kind": self.network} if isinstance(self.network, str) else dict(self.network)
         kind = settings.pop("kind", "auto")
@@ -318,6 +335,7 @@ class Surrogate:
         """
         frame = self._fitted()
         fields, parameters = frame.inputs(a, scalars)
+        quantiles = _levels(quantiles)
         out = np.empty((2 + len(quantiles), len(fields), *frame.u_shape))
         current, rank_error, done = Statistics(frame.u_shape, quantiles), 0.0, 0
         with progress_bar("predicting", "members") if progress else nullcontext() as bar:
@@ -362,7 +380,7 @@ class Surrogate:
         tensors = {f"network.{name}": v for name, v in self.network.state_dict().items()}
         for name, scaling in self.scalings.items():
             tensors |= {f"scaling.{name}.{k}": torch.from_numpy(np.array(v)) for k, v in vars(scaling).items()}
-        numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind == "f"}
+        numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
         tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
         tensors |= {f"model.{name}": torch.from_numpy(v) for name, v in self.arrays().items()}
         metadata = {"model": self.name, **self.settings(), "frame": frame.to_json(), "provenance": self.provenance}
@@ -379,6 +397,25 @@ def _slim(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[st
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
     levels = max(1, min(4, int(np.log2(min(grid))) - 1))
     return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}
+
+
+def _levels(quantiles: Any) -> tuple[float, ...]:
+    """Levels, each once."""
+    if isinstance(quantiles, str) or not np.iterable(quantiles):
+        raise UserError(f"quantiles = {quantiles!r}: expected levels, such as (0.05, 0.95)")
+    return tuple(dict.fromkeys(quantiles))
+
+
+def _samples(values: Any, dims: tuple[str, ...] | None) -> int:
+    names = tuple(values.dims) if dims is None and isinstance(values, xr.DataArray) else dims
+    return int(np.shape(values)[names.index(SAMPLE) if names and SAMPLE in names else 0])
+
+
+def _nothing(u: Any, dims: tuple[str, ...] | None) -> xr.DataArray:
+    """An input of zeros on the grid of u, for outputs that depend on scalars alone."""
+    pairs = Pairs.of(u, u, dims=(dims, dims))
+    shape = pairs.u.shape
+    return xr.DataArray(np.zeros((shape[0], 1, *shape[2:])), dims=(SAMPLE, CHANNEL, *pairs.xarray["u"].dims[2:]))
 
 
 def _positive(number: int, what: str = "members") -> int:

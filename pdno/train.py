@@ -26,12 +26,14 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from .draw import generator
-from .errors import UserError
+from .errors import UserError, nearest
 from .record import Record, State
 
 __all__ = ["Objective", "Order", "Trained", "Training", "learning_rate", "train"]
 
 Rows = NDArray[np.int64]
+OPTIMIZERS = ("adam", "adamw")
+RATE_SCHEDULES = ("constant", "step", "cosine", "one-cycle")
 
 
 Objective = Callable[[Any, Rows, int, int], Tensor]
@@ -79,13 +81,22 @@ class Training:
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        positive = ("epochs", "updates", "batch", "rate", "halve_every", "log_every")
-        others = ("weight_decay", "clip", "validations", "checkpoint_seconds")
-        wrong = [f"{name} = {value}" for name in positive if (value := getattr(self, name)) is not None and not value > 0]
-        wrong += [f"{name} = {getattr(self, name)}" for name in others if getattr(self, name) < 0]
-        wrong += [f"ema = {self.ema}"] if not 0 <= self.ema < 1 else []
+        for name, known in (("optimizer", OPTIMIZERS), ("rate_schedule", RATE_SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} {getattr(self, name)!r} is unknown; {nearest(str(getattr(self, name)), known)}")
+        given = {name: value for name, value in vars(self).items() if not isinstance(value, str | None)}
+        whole = ("updates", "batch", "log_every", "validations")
+        zero = ("weight_decay", "ema", "clip", "validations", "checkpoint_seconds")
+        wrong = [
+            f"{name} = {value}"
+            for name, value in given.items()
+            if not (value >= 0 if name in zero else value > 0) or (name in whole and value % 1 != 0)
+        ]
+        wrong += [f"ema = {self.ema}"] if self.ema >= 1 else []
         if wrong:
-            raise UserError(f"training cannot work with {', '.join(wrong)}; numbers must be positive, and ema in [0, 1)")
+            raise UserError(
+                f"training cannot work with {', '.join(wrong)}; numbers must be positive, counts whole, and ema in [0, 1)"
+            )
 
     def total(self, pairs: int, default: int = 4000) -> int:
         """Steps of the optimiser for this number of pairs."""
@@ -186,7 +197,7 @@ def train(
         if budget is not None:
             total = fabric.broadcast(min(total, _affordable(step, state, settings.rate, budget)))
         record.checkpoint(state, total)
-    every = max(1, total // settings.validations) if settings.validations and validate is not None else total + 1
+    every = math.ceil(total / settings.validations) if settings.validations and validate is not None else total + 1
     with _interruptions() as interrupted:
         while state.step < total:
             rate = learning_rate(settings, state.step, total, pairs)
@@ -221,8 +232,8 @@ def _prepare(
     network.to(fabric.device).train()
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     optimizer = kind(network.parameters(), lr=settings.rate, weight_decay=settings.weight_decay, fused=True)
+    module, stepper = fabric.setup(network, optimizer)  # also puts the network into the precision that was asked for
     state = State(network, optimizer, AveragedModel(network, multi_avg_fn=_ema(settings.ema)) if settings.ema else None)
-    module, stepper = fabric.setup(network, optimizer)
     order, share = Order(pairs, settings.batch, seed), settings.batch // fabric.world_size
     mine = slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
 
@@ -233,13 +244,13 @@ def _prepare(
         loss = objective(module, order(state.step)[mine], mine.start, state.step)
         stepper.zero_grad()
         fabric.backward(loss)
-        if settings.clip:
-            fabric.clip_gradients(module, stepper, max_norm=settings.clip, error_if_nonfinite=False)
+        norm = fabric.clip_gradients(module, stepper, max_norm=settings.clip or math.inf, error_if_nonfinite=False)
         stepper.step()
         if state.average is not None:
             state.average.update_parameters(network)
         state.step += 1
-        both = fabric.all_reduce(torch.stack([loss.detach(), loss.new_tensor(float(interrupted))]), reduce_op="mean")
+        told = loss.detach() if torch.isfinite(norm) else norm.to(loss.dtype)
+        both = fabric.all_reduce(torch.stack([told, loss.new_tensor(float(interrupted))]), reduce_op="mean")
         return float(both[0]), bool(both[1] > 0)
 
     return state, step
@@ -271,8 +282,8 @@ def _affordable(step: Step, state: State, rate: float, budget: float, tries: int
 def _finite(loss: float, step: int, total: int, settings: Training) -> float:
     if not math.isfinite(loss):
         raise UserError(
-            f"the loss became {loss} at step {step} of {total}; look at the data with `pdno inspect`, or lower the rate "
-            f"({settings.rate:g}); the last checkpoint is kept"
+            f"the loss or its gradient became {loss} at step {step} of {total}; look at the data with `pdno inspect`, or lower "
+            f"the rate ({settings.rate:g}); the last checkpoint is kept"
         )
     return loss
 

@@ -109,12 +109,18 @@ def test_help_and_version(capsys) -> None:
             assert f"{setting}=" in text, f"{eq.name} --set {setting} is not in the help"
 
 
-def test_demo(tmp_path) -> None:
-    """Twice: it makes its data the first time and uses them the second."""
+def test_demo(tmp_path, monkeypatch, capsys) -> None:
+    """Twice: it makes its data and its model the first time and uses them the second. Here with a shorter training."""
+    monkeypatch.chdir(tmp_path)
+    for name, few in (("LEARN", 40), ("INPUTS", 2), ("MEMBERS", 3), ("UPDATES", 2)):
+        monkeypatch.setattr(f"pdno.demo.{name}", few)
     for _ in range(2):
-        answer = run("demo", tmp_path)
-        assert answer.returncode == 0, answer.stderr
-        for name in pdno.equation.EQUATIONS:
-            assert name in answer.stdout
-        assert max(map(len, answer.stdout.splitlines())) <= 80
-    assert (tmp_path / "demo" / "equations.png").stat().st_size > 10_000
+        with pytest.raises(SystemExit) as stop:
+            main(["demo"])
+        assert stop.value.code == 0
+        answer = capsys.readouterr().out
+        for name in (*pdno.equation.EQUATIONS, "spread", "learned.png"):
+            assert name in answer
+        assert max(map(len, answer.splitlines())) <= 80
+    for picture in ("equations.png", "learned.png"):
+        assert (tmp_path / "demo" / picture).stat().st_size > 10_000

@@ -35,16 +35,21 @@ def test_python_examples_run(code, tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_run(command, tmp_path, monkeypatch) -> None:
-    """As written, but for the number of pairs."""
+    """As written, but for the number of pairs, of training steps and of members."""
     real = pdno.generation.generate
 
     def few(equation, train, test, noise, seed, out, workers, scheduler, progress) -> pdno.Dataset:
         return real(equation, 1, min(test, 1), noise, seed, out)
 
     monkeypatch.setattr("pdno.generation.generate", few)
+    monkeypatch.setattr("pdno.train.Training.total", lambda *_: 1)
     monkeypatch.chdir(tmp_path)
-    if command == "inspect darcy.zarr":
-        real(pdno.equation.Darcy(points=8), train=2, out="darcy.zarr")
+    for store in re.findall(r"(?:inspect|train) (\w+\.zarr)", command):
+        real(pdno.equation.Darcy(points=8), train=20, test=1, out=store)
+    if command.startswith("predict run"):
+        real(pdno.equation.Darcy(points=8), train=20, test=1, out="darcy.zarr")
+        with pytest.raises(SystemExit):
+            main(["train", "darcy.zarr", "--out", "run"])
     if "mydata.mat" in command:
         fields = np.random.default_rng(0).random((2, 30, 16))
         formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})

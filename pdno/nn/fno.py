@@ -7,13 +7,14 @@ The lifting sees the fields and the coordinates linspace(0, 1, s); the activatio
 """
 
 from itertools import product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import Network, sinusoid
+from .layers import Network, crop, sinusoid
 
 __all__ = ["FNO"]
 
@@ -51,20 +52,21 @@ class FNO(Network):
         self.lift = _Pointwise(in_channels + dim, width)
         self.layers = nn.ModuleList(_Layer(dim, modes, width) for _ in range(LAYERS))
         self.out = nn.Sequential(_Pointwise(width, hidden), nn.GELU(), _Pointwise(hidden, out_channels))
-        self.embed = nn.Sequential(nn.Linear(STEP_WIDTH, 4 * width), nn.GELU(), nn.Linear(4 * width, 2 * width * LAYERS))
-        if not time:
-            del self.embed
+        self.embed = _embedding(width) if time else None
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
         grid = x.shape[2:]
         self._check_modes(grid)
         x = self.lift(torch.cat((x, _coordinates(x)), 1))
         x = F.pad(x, (0, self.margin) * self.dim)
-        steps = [None] * LAYERS if n is None else self.embed(sinusoid(n, STEP_WIDTH, x.dtype)).chunk(LAYERS, 1)
+        steps = [None] * LAYERS
+        if self.embed and n is not None:
+            steps = self.embed(sinusoid(n, STEP_WIDTH, x.dtype)).chunk(LAYERS, 1)
         for place, (layer, scale_shift) in enumerate(zip(self.layers, steps, strict=True), 1):
             x = layer(x, scale_shift)
             x = x if place == LAYERS else F.gelu(x)
-        return self.out(x[..., *(slice(s) for s in grid)])
+        x = self.out(crop(x, grid))
+        return x
 
     def _check_modes(self, grid: torch.Size) -> None:
         """Modes −m … m−1 of every axis but the last and 0 … m−1 of the last, whose negatives are conjugates, must exist."""
@@ -72,6 +74,11 @@ class FNO(Network):
         if any(s < low for s, low in zip(grid, least, strict=True)):
             sides, need = "x".join(map(str, grid)), "x".join(str(max(1, low)) for low in least)
             raise UserError(f"a grid of {sides} is too small for an FNO of {self.modes} modes; it needs {need}, or fewer modes")
+
+
+def _embedding(width: int) -> nn.Sequential:
+    """From the sinusoid of n to a scale and a shift for each channel of each layer."""
+    return nn.Sequential(nn.Linear(STEP_WIDTH, 4 * width), nn.GELU(), nn.Linear(4 * width, 2 * width * LAYERS))
 
 
 class _Layer(nn.Module):
@@ -108,9 +115,10 @@ class SpectralConv(nn.Module):
         y_hat = torch.zeros_like(x_hat)
         low, high = slice(self.modes), slice(-self.modes, None)
         for corner, weight in zip(product((low, high), repeat=self.dim - 1), torch.view_as_complex(self.weight), strict=True):
-            kept = (..., *corner, low)
+            kept: tuple[Any, ...] = (..., *corner, low)
             y_hat[kept] = torch.einsum("bi...,io...->bo...", x_hat[kept], weight)
-        return torch.fft.irfftn(y_hat, s=x.shape[2:], dim=axes)
+        y: Tensor = torch.fft.irfftn(y_hat, s=x.shape[2:], dim=axes)
+        return y
 
 
 class _Pointwise(nn.Conv1d):
@@ -120,7 +128,7 @@ class _Pointwise(nn.Conv1d):
         super().__init__(i, o, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(2)).unflatten(2, x.shape[2:])
+        return super().forward(x.flatten(2)).view(len(x), -1, *x.shape[2:])
 
 
 def _coordinates(x: Tensor) -> Tensor:

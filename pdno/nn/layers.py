@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from .fused import FEATURES, HEADS, INNER, gather, head_softmax, scatter
 
-__all__ = ["Attention", "Block", "Conv", "LinearAttention", "Network", "Pointwise", "ResBlock", "sinusoid"]
+__all__ = ["Attention", "Block", "Conv", "LinearAttention", "Network", "Pointwise", "ResBlock", "crop", "sinusoid"]
 
 EPS = 1e-5
 GROUPS = 8
@@ -36,8 +36,9 @@ class Network(nn.Module):
         self.dim, self.in_channels, self.time = dim, in_channels, time
         self.settings = {"dim": dim, "in_channels": in_channels, "out_channels": out_channels, "time": time, **more}
         for name, value in self.settings.items():
-            if name != "time" and min(value if isinstance(value, list) else [value]) < 1:
-                raise UserError(f"{name} = {value}: a network needs whole numbers of at least 1")
+            numbers = value if isinstance(value, list) else [value]
+            if name != "time" and not (numbers and all(isinstance(number, int) and number > 0 for number in numbers)):
+                raise UserError(f"{name} = {value!r}: a network needs whole numbers of at least 1")
 
     def forward(self, *inputs: Any) -> Tensor:
         """ε_θ(n, v, a), or the plain regression s_θ(a)."""
@@ -86,6 +87,13 @@ class Network(nn.Module):
 
 def _shape(x: Tensor) -> str:
     return f"({', '.join(map(str, x.shape))})"
+
+
+def crop(x: Tensor, grid: torch.Size) -> Tensor:
+    """The near corner of a padded field."""
+    for axis, side in enumerate(grid, x.ndim - len(grid)):
+        x = x.narrow(axis, 0, side)
+    return x
 
 
 def sinusoid(n: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -140,7 +148,7 @@ class Block(nn.Module):
         self.norm = nn.GroupNorm(GROUPS, o, EPS)
 
     def forward(self, x: Tensor, scale_shift: Tensor | None = None) -> Tensor:
-        x = self.norm(self.conv(x))
+        x = torch.group_norm(self.conv(x), GROUPS, self.norm.weight, self.norm.bias, EPS)
         if scale_shift is not None:
             scale, shift = scale_shift[:, :, None, None].chunk(2, 1)
             x = torch.addcmul(shift, x, scale + 1)
@@ -158,8 +166,8 @@ class ResBlock(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
         """x (batch, i, h, w) and SiLU of the embedding t (batch, time) → (batch, o, h, w)."""
-        h: Tensor = self.second(self.first(x, self.time(t) if self.time else None))
-        return h + self.skip(x)
+        y: Tensor = self.second(self.first(x, self.time(t) if self.time else None))
+        return y.add_(self.skip(x))
 
 
 def _tokens(x: Tensor) -> Tensor:
@@ -190,13 +198,14 @@ class LinearAttention(nn.Module):
         z = self.norm(_tokens(x))
         factor = FEATURES**-0.5 / (z.shape[1] if self.dim > 1 else 1)
         y = self._many(z, factor) if z.shape[1] > z.shape[2] else self._few(z, factor)
-        return x + _field(self.out_norm(y), x)
+        return _field(self.out_norm(y), x).add_(x)
 
     def _few(self, z: Tensor, factor: float) -> Tensor:
         """Few positions: products of all heads at once, less those between different heads."""
         q, k, v = (F.linear(z, w) for w in self.qkv.weight.chunk(3))
         context = (k.softmax(1).mT @ v) * (self.heads * factor)
-        return self.out(head_softmax(q) @ context)
+        y: Tensor = self.out(head_softmax(q) @ context)
+        return y
 
     def _many(self, z: Tensor, factor: float) -> Tensor:
         """Many positions: W_o vᵀk = W_o W_v zᵀk is a small matrix for each head, and v is never formed."""
@@ -219,4 +228,4 @@ class Attention(nn.Module):
         qkv = self.qkv(self.norm(_tokens(x)))
         q, k, v = qkv.view(*qkv.shape[:2], 3, HEADS, FEATURES).permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        return x + _field(self.out(y), x)
+        return _field(self.out(y), x).add_(x)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import GROUPS, Attention, Conv, LinearAttention, Network, Pointwise, ResBlock, sinusoid
+from .layers import GROUPS, Attention, Conv, LinearAttention, Network, Pointwise, ResBlock, crop, sinusoid
 
 __all__ = ["UNet"]
 
@@ -51,8 +51,8 @@ class UNet(Network):
         super().__init__(dim, in_channels, out_channels, time, base=base, multipliers=list(multipliers))
         if dim not in (1, 2):
             raise UserError(f"dim = {dim}: the UNet works in one or two dimensions; use an FNO")
-        if base % GROUPS or not multipliers:
-            raise UserError(f"base = {base}: the UNet needs a multiple of {GROUPS} channels, and at least one multiplier")
+        if base % GROUPS:
+            raise UserError(f"base = {base}: the UNet normalises channels in {GROUPS} groups; choose a multiple of {GROUPS}")
         self.base, self.factor = base, 2 ** (len(multipliers) - 1)
         widths = [base, *(base * m for m in multipliers)]
         pairs = list(pairwise(widths))
@@ -75,7 +75,7 @@ class UNet(Network):
         for up in self.up:
             x = up(x, t, stack)
         x = self.final(torch.cat((x, r), 1), t)
-        return (x if self.dim == 2 else x[:, :, 0])[..., *(slice(s) for s in grid)].contiguous()
+        return crop(x if self.dim == 2 else x[:, :, 0], grid).contiguous()
 
     def _pad(self, x: Tensor) -> Tensor:
         """To a channels-last tensor with two axes of the grid, whose sides divide."""
@@ -105,7 +105,8 @@ class _Down(nn.Module):
     def forward(self, x: Tensor, t: Tensor | None, stack: list[Tensor]) -> Tensor:
         stack.append(self.first(x, t))
         stack.append(self.attention(self.second(stack[-1], t)))
-        return self.resize(stack[-1])
+        x = self.resize(stack[-1])
+        return x
 
 
 class _Middle(nn.Module):
@@ -115,7 +116,8 @@ class _Middle(nn.Module):
         self.attention = Attention(channels)
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
-        return self.second(self.attention(self.first(x, t)), t)
+        x = self.second(self.attention(self.first(x, t)), t)
+        return x
 
 
 class _Up(nn.Module):
@@ -131,7 +133,8 @@ class _Up(nn.Module):
     def forward(self, x: Tensor, t: Tensor | None, stack: list[Tensor]) -> Tensor:
         x = self.first(torch.cat((x, stack.pop()), 1), t)
         x = self.attention(self.second(torch.cat((x, stack.pop()), 1), t))
-        return self.resize(F.interpolate(x, scale_factor=self.scale, mode="nearest") if self.scale else x)
+        x = self.resize(F.interpolate(x, scale_factor=self.scale, mode="nearest") if self.scale else x)
+        return x
 
 
 class _Final(nn.Module):
@@ -141,4 +144,5 @@ class _Final(nn.Module):
         self.out = Pointwise(base, out_channels)
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
-        return self.out(self.block(x, t))
+        x = self.out(self.block(x, t))
+        return x

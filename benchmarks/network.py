@@ -1,0 +1,73 @@
+"""Speed of a training step of the UNet, into results/network.json.
+
+Run by ``python -m benchmarks.network``; a minute on two cores.
+
+A step is a forward and a backward pass. It is compared, in the same process and in turns, with a plain implementation of the
+same network and with a matrix product. Its operations are counted on whichever of the two needs fewer, so that no work is
+paid for twice.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pdno.engine import cores
+from pdno.equation import Burgers, Darcy, Equation
+from pdno.nn import UNet
+
+from .plain import load
+from .problem import Row, row, seconds
+
+RESULTS = Path(__file__).parents[1] / "results" / "network.json"
+SIDE = 2048  # of the matrices
+CASES = ((Darcy(points=64), 16), (Burgers(points=256), 20))  # and the size of a batch
+BASE = 32
+
+
+def step(net: nn.Module, n: Tensor, v: Tensor, a: Tensor) -> None:
+    """The cost of ‖net(n, v, a)‖² and of its derivatives."""
+    net.zero_grad(set_to_none=True)
+    net(n, v, a).square().mean().backward()
+
+
+def operations(function: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return int(counter.get_total_flops())
+
+
+def measure(eq: Equation, batch: int, rounds: int = 25) -> Iterator[Row]:
+    torch.manual_seed(0)
+    fast = UNet(eq.grid.dim, BASE)
+    plain = load(fast)
+    n = torch.randint(1, 101, (batch,))
+    v, a = torch.randn(2, batch, 1, *eq.grid.shape)
+    torch.testing.assert_close(fast(n, v, a), plain(n, v, a), rtol=1e-4, atol=1e-4)
+    left, right = torch.randn(2, SIDE, SIDE)
+    ours, theirs = partial(step, fast, n, v, a), partial(step, plain, n, v, a)
+    work = min(operations(ours), operations(theirs))
+    product, mine, plainly = seconds(rounds, lambda: left @ right, ours, theirs).min(axis=0)
+    more = {"method": "unet", "parameters": sum(p.numel() for p in fast.parameters()), "train_seconds": mine}
+    more["command"] = "python -m benchmarks.network"
+    yield row(eq, "step_over_matmul", (work / mine) / (2 * SIDE**3 / product), batch, **more)
+    yield row(eq, "plain_over_fast", plainly / mine, batch, **more)
+
+
+def main() -> None:
+    rows: list[Row] = []
+    for eq, batch in CASES:
+        for result in measure(eq, batch):
+            rows.append(result)
+            print(f"{result['test']:>12} {result['grid']:>8} {result['metric']:<24} {result['value']:.3g}", flush=True)
+    machine = {"processor": platform.processor() or platform.machine(), "cores": cores()}
+    RESULTS.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
