@@ -5,6 +5,7 @@ sample:   V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from .dataset import Pairs
 from .diffusion import Diffusion
 from .draw import generator
 from .errors import UserError, nearest
+from .progress import progress_bar
 from .reverse import SAMPLERS, Rule, denoising_error, nvlb, variance
 from .scaling import Normalise
 from .schedule import Schedule
@@ -28,6 +30,7 @@ __all__ = ["PDNO"]
 Array = NDArray[Any]
 AUTO_STEPS = 20  # the analytic variance is exact for a Gaussian with any number of steps
 ERROR_VALUES = 2**15  # numbers from which each e_n is measured
+PART = 32  # pairs that are denoised at once
 
 
 class PDNO(Surrogate):
@@ -122,21 +125,29 @@ class PDNO(Surrogate):
             raise UserError("all outputs that were held out are masked; bring more that are known, or choose another variance")
         super().learn(pairs, validation, seed=seed, **options)
         if self.variance == "analytic" and validation:
-            self.error = self.measure(validation, seed)
+            shown = options.get("progress", True)
+            with progress_bar("measuring the denoising error", "steps") if shown else nullcontext() as bar:
+                self.error = self.measure(validation, seed, bar)
         return self
 
     learn.__doc__ = Surrogate.learn.__doc__
 
-    def measure(self, pairs: Pairs, seed: int = 0) -> Array:
-        """The denoising error e_n, n = 0 … N, on pairs that were not learned from; where outputs are masked, on the others."""
+    def measure(self, pairs: Pairs, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Array:
+        """The denoising error e_n, n = 0 … N, on pairs that were not learned from."""
         shape = self._fitted().u_shape
         count = min(len(pairs), max(32, ERROR_VALUES // int(np.prod(shape))))
         a, u, mask = self.rows(pairs[:count])(np.arange(count))
+        denoise = self._denoiser()
+
+        def in_parts(n: int, v: Tensor, a: Tensor) -> Tensor:
+            return torch.cat([denoise(n, *part) for part in zip(torch.split(v, PART), torch.split(a, PART), strict=True)])
 
         def eps(n: int) -> Tensor:
+            if progress is not None:
+                progress(n, self.diffusion.schedule.n_steps)
             return self.tensor(self.diffusion.law.sample(shape, count, seed, 0, "error", n))
 
-        return denoising_error(self._denoiser(), self.diffusion, u, a, eps, mask)
+        return denoising_error(in_parts, self.diffusion, u, a, eps, mask)
 
     def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
         """s_θ(a), the mean of q_θ(· | a), from one evaluation of the network: E[U_0 | U_N], as U_N says nothing about U_0.

@@ -37,18 +37,25 @@ def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu"
     if kind not in MODELS:
         raise UserError(f"{file} holds a model {kind!r} that this version does not know; {nearest(str(kind), MODELS)}")
     try:
-        model: Surrogate = MODELS[kind].from_settings(metadata)
-        coordinates = {name[11:]: v.numpy() for name, v in tensors.items() if name.startswith("coordinate.")}
-        model.frame = Frame.from_json(metadata["frame"], coordinates)
-        model.provenance = dict(metadata["provenance"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} does not describe a model ({error!r}); save it again with this version") from None
-    names = {name.split(".")[1] for name in tensors if name.startswith("scaling.")}
-    model.scalings = {n: Scaling(tensors[f"scaling.{n}.mean"].numpy(), tensors[f"scaling.{n}.std"].numpy()) for n in names}
-    if "model.error" in tensors and isinstance(model, PDNO):
-        model.error = tensors["model.error"].numpy()
+        model = _described(MODELS[kind], tensors, metadata)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error) if isinstance(error, UserError) else repr(error)
+        raise UserError(f"{file} does not describe a model ({reason}); save it again with this version") from None
     weights = {name[8:]: v for name, v in tensors.items() if name.startswith("network.")}
     model.network = _moved(_filled(model, network, weights, file), device).eval()
+    return model
+
+
+def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> Surrogate:
+    """The model without its network."""
+    model: Surrogate = kind.from_settings(metadata)
+    coordinates = {name[11:]: v.numpy() for name, v in tensors.items() if name.startswith("coordinate.")}
+    model.frame = Frame.from_json(metadata["frame"], coordinates)
+    model.provenance = dict(metadata["provenance"])
+    for name in ("a", "u", "scalars") if model.frame.scalars else ("a", "u"):
+        model.scalings[name] = Scaling(tensors[f"scaling.{name}.mean"].numpy(), tensors[f"scaling.{name}.std"].numpy())
+    if isinstance(model, PDNO) and (model.variance == "analytic" or "model.error" in tensors):
+        model.error = tensors["model.error"].numpy()
     return model
 
 
@@ -66,13 +73,17 @@ def _filled(model: Surrogate, network: nn.Module | None, weights: dict[str, torc
     if network is None:
         if model.network == "own":
             raise UserError(f"{file} has the weights of a network of your own; give it: pdno.load(…, network=YourNetwork())")
-        with torch.device("meta"):
-            shapes = {name: v.shape for name, v in model._built(0).state_dict().items()}
+        try:
+            with torch.device("meta"):
+                shapes = {name: v.shape for name, v in model._built(0).state_dict().items()}
+        except (ValueError, RuntimeError, TypeError) as error:  # one that cannot be built at all
+            raise UserError(f"{file} describes a network that does not exist: {str(error).splitlines()[0]}") from None
         if shapes != {name: v.shape for name, v in weights.items()}:
             raise UserError(f"the weights in {file} do not fit the network that it describes; it cannot be used")
         network = model._built(0)
+    network.to(next(iter(weights.values())).dtype)
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the weights in {file} do not fit this network: {str(error).splitlines()[-1].strip()}") from None
-    return network.to(next(iter(weights.values())).dtype)
+    return network

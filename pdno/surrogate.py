@@ -7,6 +7,7 @@ a fixed number of rows, the last one padded, so that a member is the same to the
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -76,7 +77,8 @@ class Surrogate:
         training: Training | None = None,
         budget: float | None = None,
     ) -> None:
-        self.network, self.normalise, self.budget = network, normalise, budget
+        self.asked, self.normalise, self.budget = network, normalise, budget
+        self.network = network  # a module once there is one; every fit starts from what was asked for
         self.training = Training() if training is None else training
         self.frame: Frame | None = None
         self.scalings: dict[str, Scaling] = {}
@@ -234,14 +236,14 @@ class Surrogate:
 
     def _built(self, seed: int) -> nn.Module:
         """The network for this frame, with weights that are a function of the seed."""
-        if isinstance(self.network, nn.Module):
-            if not any(True for _ in self.network.parameters()):
+        if isinstance(self.asked, nn.Module):
+            if not any(True for _ in self.asked.parameters()):
                 raise UserError("the network has no parameters, so there is nothing to learn; give a module that has some")
-            return self.network
-        if not isinstance(self.network, str | Mapping):
-            raise UserError(f"network = {self.network!r}: expected a name, a mapping of settings, or a torch module")
+            return deepcopy(self.asked)
+        if not isinstance(self.asked, str | Mapping):
+            raise UserError(f"network = {self.asked!r}: expected a name, a mapping of settings, or a torch module")
         assert self.frame is not None
-        settings = {"kind": self.network} if isinstance(self.network, str) else dict(self.network)
+        settings = {"kind": self.asked} if isinstance(self.asked, str) else dict(self.asked)
         kind = settings.pop("kind", "auto")
         if kind == "auto":
             kind, settings = _slim(self.frame.u_shape[1:], settings)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-__all__ = ["FEATURES", "HEADS", "INNER", "gather", "head_softmax", "scatter"]
+__all__ = ["FEATURES", "HEADS", "INNER", "gather", "scatter"]
 
 HEADS = 4
 FEATURES = 32  # of a head
@@ -33,7 +33,7 @@ def scatter(z: Tensor, w: Tensor, m: Tensor, bias: Tensor) -> Tensor:
     return _Scatter.apply(z, w, m, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def head_softmax(q: Tensor) -> Tensor:
+def _head_softmax(q: Tensor) -> Tensor:
     """softmax over the features of each head: (batch, n, inner) → (batch, n, inner)."""
     return _heads(q).softmax(-1).view(q.shape)
 
@@ -68,7 +68,7 @@ class _Gather(Function):
         """With ℓ = z wᵀ: dℓ = k⊙(z dsᵀ − Σ_n k⊙z dsᵀ), where the sum over positions is Σ_c s⊙ds."""
         z, w, s, log_sum = ctx.saved_tensors
         mean = (s * ds).sum(2)[:, None]
-        dz, dw = torch.empty_like(z), torch.zeros_like(w)
+        dz, dw = z.new_empty(z.shape), torch.zeros_like(w)
         for part in _parts(z):
             k = (z[part] @ w.T).sub_(log_sum[part]).exp_()
             dl = torch.bmm(z[part], ds[part].mT).sub_(mean[part]).mul_(k).flatten(0, 1)
@@ -81,9 +81,9 @@ class _Gather(Function):
 class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, w: Tensor, m: Tensor, bias: Tensor) -> Tensor:
-        y = torch.empty_like(z)
+        y = z.new_empty(z.shape)
         for part in _parts(z):
-            torch.baddbmm(bias, head_softmax(z[part] @ w.T), m[part], out=y[part])
+            torch.baddbmm(bias, _head_softmax(z[part] @ w.T), m[part], out=y[part])
         ctx.save_for_backward(z, w, m)
         return y
 
@@ -91,9 +91,9 @@ class _Scatter(Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         z, w, m = ctx.saved_tensors
-        dz, dw, dm = torch.empty_like(z), torch.zeros_like(w), torch.empty_like(m)
+        dz, dw, dm = z.new_empty(z.shape), torch.zeros_like(w), m.new_empty(m.shape)
         for part in _parts(z):
-            q = head_softmax(z[part] @ w.T)
+            q = _head_softmax(z[part] @ w.T)
             torch.bmm(q.mT, dy[part], out=dm[part])
             dq = torch.bmm(dy[part], m[part].mT)
             dp = torch._softmax_backward_data(_heads(dq), _heads(q), -1, q.dtype).view(-1, INNER)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .fused import FEATURES, HEADS, INNER, gather, head_softmax, scatter
+from .fused import FEATURES, HEADS, INNER, gather, scatter
 
 __all__ = ["Attention", "Block", "Conv", "LinearAttention", "Network", "Pointwise", "ResBlock", "crop", "sinusoid"]
 
@@ -180,10 +180,18 @@ def _field(tokens: Tensor, like: Tensor) -> Tensor:
     return tokens.view(len(like), *like.shape[2:], -1).permute(0, 3, 1, 2)
 
 
+def _heads(qkv: Tensor) -> Tensor:
+    """(batch, n, 3·inner) → q, k, v of each head: (3, batch, head, n, feature)."""
+    return qkv.view(*qkv.shape[:2], 3, HEADS, FEATURES).permute(2, 0, 3, 1, 4)
+
+
+def _merge(y: Tensor) -> Tensor:
+    """(batch, head, n, feature) → (batch, n, inner)."""
+    return y.transpose(1, 2).flatten(2)
+
+
 class LinearAttention(nn.Module):
     """x + LN(Σ_heads W_o vᵀk q): q softmax over features and scaled, k softmax over positions; in 2-D v/(h·w)."""
-
-    heads: Tensor
 
     def __init__(self, dim: int, channels: int) -> None:
         super().__init__()
@@ -192,7 +200,6 @@ class LinearAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * INNER, bias=False)
         self.out = nn.Linear(INNER, channels)
         self.out_norm = nn.LayerNorm(channels, EPS, bias=False)
-        self.register_buffer("heads", torch.eye(HEADS).kron(torch.ones(FEATURES, FEATURES)), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.norm(_tokens(x))
@@ -201,10 +208,9 @@ class LinearAttention(nn.Module):
         return _field(self.out_norm(y), x).add_(x)
 
     def _few(self, z: Tensor, factor: float) -> Tensor:
-        """Few positions: products of all heads at once, less those between different heads."""
-        q, k, v = (F.linear(z, w) for w in self.qkv.weight.chunk(3))
-        context = (k.softmax(1).mT @ v) * (self.heads * factor)
-        y: Tensor = self.out(head_softmax(q) @ context)
+        """Few positions: kᵀv of each head, as written."""
+        q, k, v = _heads(self.qkv(z))
+        y: Tensor = self.out(_merge(q.softmax(3) @ (factor * (k.softmax(2).mT @ v))))
         return y
 
     def _many(self, z: Tensor, factor: float) -> Tensor:
@@ -225,7 +231,5 @@ class Attention(nn.Module):
         self.out = nn.Linear(INNER, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        qkv = self.qkv(self.norm(_tokens(x)))
-        q, k, v = qkv.view(*qkv.shape[:2], 3, HEADS, FEATURES).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        y = _merge(F.scaled_dot_product_attention(*_heads(self.qkv(self.norm(_tokens(x))))))
         return _field(self.out(y), x).add_(x)
