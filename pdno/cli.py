@@ -278,6 +278,7 @@ def train(
 
     from . import runs
     from .config import Config, seconds
+    from .engine import is_first
     from .loading import open_chosen
 
     settings = Config.preset(preset)
@@ -290,7 +291,8 @@ def train(
     names |= {name: str(value) for name, value in (("test_file", test), ("mask", mask)) if value is not None}
     source = {"file": str(file.resolve()), "options": names, "validation": validation, "test": held}
     runs.train(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
-    typer.echo(f"Next:  pdno predict {out} --members 100 --out {out}/prediction.zarr")
+    if is_first():
+        typer.echo(f"Next:  pdno predict {out} --members 100 --out {out}/prediction.zarr")
 
 
 @app.command(epilog=PREDICT_EXAMPLES)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from .dataset import Pairs
 from .errors import UserError
-from .selection import CHANNEL, SAMPLE, arrange
+from .selection import CHANNEL, SAMPLE, Selection, arrange
 
-__all__ = ["Frame"]
+__all__ = ["Frame", "arranged", "check_finite", "check_real"]
 
 Array = NDArray[Any]
 
@@ -145,3 +145,48 @@ def _hats(source: int, target: int) -> Array:
     width = max(1.0, (source - 1) / max(1, target - 1))
     weights = np.maximum(0, 1 - np.abs(place - np.arange(source)) / width)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | None) -> tuple[Pairs, bool]:
+    """The user's arrays as pairs, checked, and whether their u has an axis of channels; arguments as in `Surrogate.fit`."""
+    names = Selection("a", "u", dims) if dims else None
+    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3:
+        a, scalars = None, a  # cannot be a field on the grid of u
+    for name, values in (("a", a), ("u", u), ("scalars", scalars)):
+        check_real(name, values)
+    if isinstance(mask, str) and mask != "nan":
+        raise UserError(f"mask = {mask!r}: expected an array, or 'nan', which takes NaN in u as missing")
+    dims_of = (None, None) if names is None else (names.dims_of("a"), names.dims_of("u"))
+    if a is None:
+        a, dims_of = _nothing(u, dims_of[1]), (None, dims_of[1])
+    if scalars is not None and len(scalars) != (count := _samples(u, dims_of[1])):
+        raise UserError(f"numbers of samples differ: {count} of u, {len(scalars)} of scalars")
+    pairs = Pairs.of(a, u, dims=dims_of, mask=mask, scalars=scalars, group=group)
+    check_finite(pairs)
+    return pairs, np.ndim(u) == pairs.u.ndim
+
+
+def _samples(values: Any, dims: tuple[str, ...] | None) -> int:
+    names = tuple(values.dims) if dims is None and isinstance(values, xr.DataArray) else dims
+    return int(np.shape(values)[names.index(SAMPLE) if names and SAMPLE in names else 0])
+
+
+def _nothing(u: Any, dims: tuple[str, ...] | None) -> xr.DataArray:
+    """An input of zeros on the grid of u, for outputs that depend on scalars alone."""
+    pairs = Pairs.of(u, u, dims=(dims, dims))
+    shape = pairs.u.shape
+    return xr.DataArray(np.zeros((shape[0], 1, *shape[2:])), dims=(SAMPLE, CHANNEL, *pairs.xarray["u"].dims[2:]))
+
+
+def check_finite(pairs: Pairs) -> None:
+    """Refuse NaN and infinite values outside the mask."""
+    for name, values, mask in (("a", pairs.a, None), ("u", pairs.u, pairs.mask), ("scalars", pairs.scalars, None)):
+        if values is None:
+            continue
+        for first in range(0, len(values), 256):
+            bad = ~np.isfinite(values[first : first + 256])
+            bad = bad if mask is None else bad & mask[first : first + 256]
+            if bad.any():
+                row = first + int(np.argwhere(bad)[0][0])
+                hint = '; missing outputs can be masked with mask="nan"' if name == "u" else ""
+                raise UserError(f"{name} has NaN or infinite values, first in sample {row}; mend or remove them{hint}")

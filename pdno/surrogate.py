@@ -7,26 +7,23 @@ a fixed number of rows, the last one padded, so that a member is the same to the
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from . import __version__, checkpoint
 from .dataset import Dataset, Pairs
 from .engine import fabric
-from .errors import UserError, nearest
-from .frame import Frame, check_real
-from .nn import NETWORKS
+from .errors import UserError
+from .frame import Frame, arranged, check_finite
+from .nn import NETWORKS, build
 from .progress import progress_bar
 from .scaling import Normalise, Scaling
-from .selection import CHANNEL, SAMPLE, Selection
 from .statistics import Statistics
 from .train import Objective, Trained, Training, train
 
@@ -131,21 +128,7 @@ class Surrogate:
             seed: of everything that is drawn.
             options: of `learn`.
         """
-        names = Selection("a", "u", dims) if dims else None
-        if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3:
-            a, scalars = None, a  # cannot be a field on the grid of u
-        for name, values in (("a", a), ("u", u), ("scalars", scalars)):
-            check_real(name, values)
-        if isinstance(mask, str) and mask != "nan":
-            raise UserError(f"mask = {mask!r}: expected an array, or 'nan', which takes NaN in u as missing")
-        dims_of = (None, None) if names is None else (names.dims_of("a"), names.dims_of("u"))
-        if a is None:
-            a, dims_of = _nothing(u, dims_of[1]), (None, dims_of[1])
-        if scalars is not None and len(scalars) != (count := _samples(u, dims_of[1])):
-            raise UserError(f"numbers of samples differ: {count} of u, {len(scalars)} of scalars")
-        pairs = Pairs.of(a, u, dims=dims_of, mask=mask, scalars=scalars, group=group)
-        _check_finite(pairs)
-        channel = np.ndim(u) == pairs.u.ndim
+        pairs, channel = arranged(a, u, scalars, mask, group, dims)
         if isinstance(validation, Pairs):
             return self.learn(pairs, validation, seed=seed, channel=channel, **options)
         if len(pairs) < 2:
@@ -184,7 +167,7 @@ class Surrogate:
         """
         for part in (pairs, validation):
             if part is not None:
-                _check_finite(part)
+                check_finite(part)
         self.frame = Frame.of(pairs, channel)
         kinds = self.normalise if isinstance(self.normalise, tuple) else (self.normalise, self.normalise)
         self.scalings = {"a": Scaling.of(pairs.a, kinds[0]), "u": Scaling.of(pairs.u, kinds[1], pairs.mask)}
@@ -193,12 +176,15 @@ class Surrogate:
         self.network = self._built(seed).double() if precision == "64-true" else self._built(seed)
         engine = fabric(device, devices, precision)
         with progress_bar("training", "steps") if progress else nullcontext() as bar:
-            trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, bar)
+            plan = {**self._plan(pairs, seed), "precision": precision}
+            trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, plan, bar)
         self.network, self.history = trained.network, trained.history
         self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
         return self
 
-    def _train(self, pairs: Pairs, validation: Pairs | None, seed: int, run: Path | None, engine: Any, bar: Any) -> Trained:
+    def _train(
+        self, pairs: Pairs, validation: Pairs | None, seed: int, run: Path | None, engine: Any, plan: dict[str, Any], bar: Any
+    ) -> Trained:
         assert isinstance(self.network, nn.Module)
         rows = 0 if validation is None else min(len(validation), 256)
 
@@ -218,7 +204,7 @@ class Surrogate:
             engine,
             seed=seed,
             folder=run,
-            plan=self._plan(pairs, seed),
+            plan=plan,
             budget=self.budget,
             validate=validate if rows else None,
             progress=bar,
@@ -236,26 +222,9 @@ class Surrogate:
 
     def _built(self, seed: int) -> nn.Module:
         """The network for this frame, with weights that are a function of the seed."""
-        if isinstance(self.asked, nn.Module):
-            if not any(True for _ in self.asked.parameters()):
-                raise UserError("the network has no parameters, so there is nothing to learn; give a module that has some")
-            return deepcopy(self.asked)
-        if not isinstance(self.asked, str | Mapping):
-            raise UserError(f"network = {self.asked!r}: expected a name, a mapping of settings, or a torch module")
         assert self.frame is not None
-        settings = {"kind": self.asked} if isinstance(self.asked, str) else dict(self.asked)
-        kind = settings.pop("kind", "auto")
-        if kind == "auto":
-            kind, settings = _slim(self.frame.u_shape[1:], settings)
-        if kind not in NETWORKS:
-            raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS])}")
-        given = {"in_channels": self.frame.channels + self.timed * self.frame.u_shape[0], "out_channels": self.frame.u_shape[0]}
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            try:
-                return NETWORKS[kind](**{"dim": len(self.frame.u_shape) - 1, "time": self.timed, **given, **settings})
-            except TypeError as error:
-                raise UserError(f"the network {kind!r} does not take these settings: {error}") from None
+        channels = (self.frame.channels + self.timed * self.frame.u_shape[0], self.frame.u_shape[0])
+        return build(self.asked, self.frame.u_shape[1:], *channels, self.timed, seed)
 
     def rows(self, pairs: Pairs) -> Callable[[NDArray[np.int64]], tuple[Tensor, Tensor, Tensor | None]]:
         """Rows ↦ the condition, normalised outputs and mask of these pairs, on the network's device."""
@@ -393,14 +362,6 @@ class Surrogate:
         return {}
 
 
-def _slim(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A small network for a grid: a UNet with as many levels as it has room for, an FNO in three dimensions."""
-    if len(grid) > 2:
-        return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
-    levels = max(1, min(4, int(np.log2(min(grid))) - 1))
-    return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}
-
-
 def _levels(quantiles: Any) -> tuple[float, ...]:
     """Levels, each once."""
     if isinstance(quantiles, str) or not np.iterable(quantiles):
@@ -408,33 +369,7 @@ def _levels(quantiles: Any) -> tuple[float, ...]:
     return tuple(dict.fromkeys(quantiles))
 
 
-def _samples(values: Any, dims: tuple[str, ...] | None) -> int:
-    names = tuple(values.dims) if dims is None and isinstance(values, xr.DataArray) else dims
-    return int(np.shape(values)[names.index(SAMPLE) if names and SAMPLE in names else 0])
-
-
-def _nothing(u: Any, dims: tuple[str, ...] | None) -> xr.DataArray:
-    """An input of zeros on the grid of u, for outputs that depend on scalars alone."""
-    pairs = Pairs.of(u, u, dims=(dims, dims))
-    shape = pairs.u.shape
-    return xr.DataArray(np.zeros((shape[0], 1, *shape[2:])), dims=(SAMPLE, CHANNEL, *pairs.xarray["u"].dims[2:]))
-
-
 def _positive(number: int, what: str = "members") -> int:
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
         raise UserError(f"{what} = {number!r}: expected a whole number of at least 1")
     return int(number)
-
-
-def _check_finite(pairs: Pairs) -> None:
-    """Refuse NaN and infinite values outside the mask."""
-    for name, values, mask in (("a", pairs.a, None), ("u", pairs.u, pairs.mask), ("scalars", pairs.scalars, None)):
-        if values is None:
-            continue
-        for first in range(0, len(values), 256):
-            bad = ~np.isfinite(values[first : first + 256])
-            bad = bad if mask is None else bad & mask[first : first + 256]
-            if bad.any():
-                row = first + int(np.argwhere(bad)[0][0])
-                hint = '; missing outputs can be masked with mask="nan"' if name == "u" else ""
-                raise UserError(f"{name} has NaN or infinite values, first in sample {row}; mend or remove them{hint}")

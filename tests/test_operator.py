@@ -321,6 +321,24 @@ def test_every_sampler_finds_a_law_without_spread(sampler) -> None:
     np.testing.assert_array_equal(by_name, draws)
 
 
+def test_the_mean_comes_from_one_evaluation() -> None:
+    a = normal(20, 16)
+    model = exact(2.0, 0.3).fit(a, 2 * a)
+    np.testing.assert_allclose(model.mean(a[:3]), 2 * a[:3], atol=1e-3)  # √γ_N of the noise is left
+    named = model.mean(xr.DataArray(a[:3], dims=("sample", "x"), coords={"sample": list("abc")}))
+    assert named.dims == ("sample", "x")
+    assert list(named["sample"].values) == list("abc")
+
+
+def test_a_model_that_has_learned_starts_anew(data, model) -> None:
+    a, u = data
+    again = small().fit(normal(6, 1, 8, 8), normal(6, 1, 8, 8)).fit(a, u, seed=0)
+    np.testing.assert_array_equal(again.sample(a[:2], chunk=2), model.sample(a[:2], chunk=2))
+    own = Denoiser(s=1.0)
+    small(network=own, diffusion=Diffusion()).fit(a, u)
+    assert own.one.item() == 1  # a copy was trained
+
+
 @pytest.mark.parametrize("sampler", ["ancestral", "ddim", "dpm", "heun"])
 def test_a_callback_sees_the_chain_descend(sampler, data, model) -> None:
     seen: list[int] = []
@@ -351,14 +369,14 @@ def test_a_chain_that_ends_early_keeps_the_spread_of_its_last_step() -> None:
 def noise() -> tuple[PDNO, np.ndarray]:
     """A model that has learned to know outputs that are noise of standard deviation .3 around 5."""
     a, u = normal(600, 16), 5 + 0.3 * normal(600, 16, seed=1)
-    loop = Training(updates=250, batch=32, rate=3e-3, ema=0.95)
-    return small(diffusion=Diffusion(Schedule.cosine(20)), training=loop).fit(a, u, validation=0.4, progress=False), a
+    loop, diffusion = Training(updates=200, batch=32, rate=3e-3, ema=0.95), Diffusion(Schedule.cosine(20), target="v")
+    return small(diffusion=diffusion, training=loop).fit(a, u, validation=0.4, progress=False), a
 
 
 def test_learned_noise_has_the_right_spread(noise) -> None:
     model, a = noise
     pred = model.predict(a[:6], members=60, chunk=120)
-    assert np.sqrt(np.mean(pred.std**2)) == pytest.approx(0.3, rel=0.05)
+    assert np.sqrt(np.mean(pred.std**2)) == pytest.approx(0.3, rel=0.04)
     assert pred.mean.mean() == pytest.approx(5, abs=0.03)
 
 
@@ -367,7 +385,9 @@ def test_the_bound_of_the_likelihood_falls_with_training(noise) -> None:
     u = 5 + 0.3 * normal(600, 16, seed=3)
     before = small(diffusion=model.diffusion).fit(a, u).nvlb(a[:100], u[:100])
     assert np.isfinite(before)
-    assert entropy(0.3) < model.nvlb(a[:100], u[:100]) < before - 10
+    after = model.nvlb(a[:400], u[:400])
+    assert entropy(0.3) - 0.6 < after < entropy(0.3) + 2  # an upper bound of it, but for 400 fields being few
+    assert after < before - 5
 
 
 def entropy(s: float) -> float:

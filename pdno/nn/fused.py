@@ -25,12 +25,21 @@ BLOCK = 2**20  # numbers in a part of q or k: 4 MB in single precision
 
 def gather(z: Tensor, w: Tensor) -> Tensor:
     """softmax_n(z wᵀ)ᵀ z: (batch, n, c), (inner, c) → (batch, inner, c)."""
-    return _Gather.apply(z, w)  # type: ignore[no-any-return, no-untyped-call]
+    return _exact(_Gather, z, w)
 
 
 def scatter(z: Tensor, w: Tensor, m: Tensor, bias: Tensor) -> Tensor:
     """softmax_h(z wᵀ) m + bias: (batch, n, c), (inner, c), (batch, inner, c), (c,) → (batch, n, c)."""
-    return _Scatter.apply(z, w, m, bias)  # type: ignore[no-any-return, no-untyped-call]
+    return _exact(_Scatter, z, w, m, bias)
+
+
+def _exact(function: type[Function], *inputs: Tensor) -> Tensor:
+    """Apply a function in the type of its weights: mixed precision leaves it alone."""
+    z, w = inputs[:2]
+    if not torch.is_autocast_enabled(z.device.type):
+        return function.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+    with torch.autocast(z.device.type, enabled=False):
+        return function.apply(*(x.to(w.dtype) for x in inputs))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _head_softmax(q: Tensor) -> Tensor:

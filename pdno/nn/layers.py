@@ -72,7 +72,7 @@ class Network(nn.Module):
                 f"a {self.dim}-D network takes (batch, channel, {', '.join('xyz'[: self.dim])}); got {_shape(field)}"
             )
         expected = next(self.parameters()).dtype
-        if field.dtype != expected:
+        if field.dtype != expected and not torch.is_autocast_enabled(field.device.type):
             raise UserError(
                 f"the network computes in {expected}, but got {field.dtype}; convert the field with .to({expected})"
             )
