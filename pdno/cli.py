@@ -275,6 +275,7 @@ def train(
     Stopped or killed, the same command goes on where it was and ends with the same model to the bit.
     """
     from dataclasses import asdict
+    from shlex import quote
 
     from . import runs
     from .config import Config, seconds
@@ -288,11 +289,12 @@ def train(
         settings = settings.with_set([f"model.budget={seconds(budget)}"])
     data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
     names = {} if chosen is None else {name: value for name, value in asdict(chosen).items() if value is not None}
-    names |= {name: str(value) for name, value in (("test_file", test), ("mask", mask)) if value is not None}
+    files = {"test_file": test, "cache": cache}
+    names |= {name: str(path.resolve()) for name, path in files.items() if path is not None} | ({"mask": mask} if mask else {})
     source = {"file": str(file.resolve()), "options": names, "validation": validation, "test": held}
     runs.train(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
     if is_first():
-        typer.echo(f"Next:  pdno predict {out} --members 100 --out {out}/prediction.zarr")
+        typer.echo(f"Next:  pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
 
 
 @app.command(epilog=PREDICT_EXAMPLES)

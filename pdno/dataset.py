@@ -73,7 +73,7 @@ class Pairs:
             known_u = np.isfinite(outputs) if isinstance(mask, str) else _field(mask, dims[1], "mask")[0] > 0
             variables["mask"] = (u_dims, known_u)
         if scalars is not None:
-            variables["scalars"] = ((SAMPLE, "parameter"), _numpy(scalars).reshape(len(fields), -1))
+            variables["scalars"] = ((SAMPLE, "parameter"), (p := _numpy(scalars)).reshape(len(p), -1))
         if group is not None:
             variables["group"] = ((SAMPLE,), np.unique(_numpy(group), return_inverse=True)[1].reshape(-1))
         _check_counts({name: len(values) for name, (_, values) in variables.items()})

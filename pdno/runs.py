@@ -115,8 +115,8 @@ def data_of(run: Path) -> Dataset:
     if not Path(section.file).exists():
         raise UserError(f"the data of {run} were {section.file}, which is not there any more; name the file")
     names = dict(section.options)
-    test, mask = names.pop("test_file", None), names.pop("mask", None)
-    data = open_chosen(Path(section.file), Selection(**names) if names else None, test, mask)
+    test, mask, cache = (names.pop(name, None) for name in ("test_file", "mask", "cache"))
+    data = open_chosen(Path(section.file), Selection(**names) if names else None, test, mask, cache)
     held = data.split(section.validation, section.test, section.seed)
     counts = {name: len(pairs) for name, pairs in held.splits().items()}
     if counts != section.pairs:

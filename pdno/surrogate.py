@@ -174,10 +174,14 @@ class Surrogate:
         if pairs.scalars is not None:
             self.scalings["scalars"] = Scaling.of(pairs.scalars, "scalar")
         self.network = self._built(seed).double() if precision == "64-true" else self._built(seed)
-        engine = fabric(device, devices, precision)
-        with progress_bar("training", "steps") if progress else nullcontext() as bar:
-            plan = {**self._plan(pairs, seed), "precision": precision}
-            trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, plan, bar)
+        plan = {**self._plan(pairs, seed), "precision": precision}
+        try:
+            engine = fabric(device, devices, precision)
+            with progress_bar("training", "steps") if progress else nullcontext() as bar:
+                trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, plan, bar)
+        except BaseException:
+            self.frame = None  # nothing was learned that could be asked
+            raise
         self.network, self.history = trained.network, trained.history
         self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
         return self

@@ -12,3 +12,16 @@ def digest(store: Path) -> str:
         if path.is_file():
             total.update(path.read_bytes())
     return total.hexdigest()
+
+
+def alive_in_session(session: int) -> list[int]:
+    """Processes of a session that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found

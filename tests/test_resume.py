@@ -23,8 +23,7 @@ import torch
 import pdno
 from pdno import checkpoint
 from pdno.cli import main
-from tests.helpers import digest
-from tests.test_store import alive_in_session
+from tests.helpers import alive_in_session, digest
 
 SETTINGS = ["network.base=8", "network.multipliers=[1]", "diffusion.n_steps=10", "training.updates=48", "training.batch=8"]
 SETTINGS += ["training.validations=4", "training.log_every=2", "training.checkpoint_seconds=0"]  # a checkpoint after every step

@@ -17,7 +17,7 @@ import pdno.store
 from pdno import UserError
 from pdno.equation import Darcy
 from pdno.noise import Heteroscedastic
-from tests.helpers import digest
+from tests.helpers import alive_in_session, digest
 
 SMALL = Darcy(points=8)
 
@@ -53,19 +53,6 @@ def started(store: Path, workers: str):
     finally:
         process.kill()
         process.communicate()
-
-
-def alive_in_session(session: int) -> list[int]:
-    """Processes of a session that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for left-over processes in /proc")
