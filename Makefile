@@ -38,8 +38,9 @@ format: $(READY)  ## put the style right where that can be done
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure solvers and generator into results/, and put the numbers into docs/
+bench: $(READY)  ## measure solvers, generator and networks into results/, and put the numbers into docs/
 	$(BIN)/python -m benchmarks.problem
+	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.tables
 
 bench-elliptic1d: $(READY)  ## train Test 1 of the paper and judge it, an hour: into results/ and docs/

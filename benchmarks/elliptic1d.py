@@ -1,7 +1,7 @@
 """Test 1 of the paper, learned from noisy pairs: into results/elliptic1d.json and .png. Run by ``make bench-elliptic1d``.
 
 10⁴ pairs at 128 points with noise of std .05, 1 and .01, as in the paper; the model is that of `pdno train` with its defaults,
-at most 20 minutes of training each. Runs are kept in ``runs/`` and gone on with; the numbers are those of 40 fresh inputs.
+at most 20 minutes of training each. Runs are kept in ``runs/`` and gone on with; the numbers are those of 20 fresh inputs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pdno.surrogate import Prediction
 
 ROOT = Path(__file__).parents[1]
 SIGMAS = (0.05, 1.0, 0.01)
-INPUTS, MEMBERS = 40, 500
+INPUTS, MEMBERS = 20, 500
 
 
 def learned(sigma: float, folder: Path, settings: list[str]) -> tuple[Path, Dataset]:

@@ -1,6 +1,6 @@
 """Speed of a training step of the UNet, into results/network.json.
 
-Run by ``python -m benchmarks.network``; a minute on two cores.
+Run by ``make bench``; a minute on two cores that do nothing else.
 
 A step is a forward and a backward pass. It is compared, in the same process and in turns, with a plain implementation of the
 same network and with a matrix product.
@@ -52,9 +52,8 @@ def measure(eq: Equation, batch: int, rounds: int = 25) -> Iterator[Row]:
     ours, theirs = partial(step, fast, n, v, a), partial(step, plain, n, v, a)
     product, mine, plainly = seconds(rounds, lambda: left @ right, ours, theirs).min(axis=0)
     more = {"method": "unet", "parameters": sum(p.numel() for p in fast.parameters()), "train_seconds": mine}
-    more["command"] = "python -m benchmarks.network"
-    yield row(eq, "step_over_matmul", (operations(ours) / mine) / (2 * SIDE**3 / product), batch, **more)
-    yield row(eq, "plain_over_fast", plainly / mine, batch, **more)
+    yield row(eq, "step_over_matmul", (operations(ours) / mine) / (2 * SIDE**3 / product), **more)
+    yield row(eq, "plain_over_fast", plainly / mine, **more)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .dataset import Pairs
 from .errors import UserError, nearest
 from .scaling import Normalise
-from .surrogate import Surrogate
+from .surrogate import Surrogate, normalise_of
 from .train import Objective, Training
 
 __all__ = ["FNO"]
@@ -30,6 +30,7 @@ class FNO(Surrogate):
 
     name = "fno"
     timed = False
+    deterministic = True
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class FNO(Surrogate):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "FNO":
         """The model that `settings` describes, without weights."""
-        return cls(settings["network"])
+        return cls(settings["network"], normalise_of(settings))
 
 
 def _recipe(modes: int, width: int, halve_every: float, normalise: Normalise = "none") -> dict[str, Any]:

@@ -47,6 +47,10 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(f"{' '.join(error.format_message().split())} See: {where} --help", 2)
     except MemoryError:
         _stop("there is not enough memory for this; ask for fewer points, pairs or workers", 2)
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        _stop("there is not enough memory for this; take a smaller network, batch or chunk", 2)
     except OSError as error:
         _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
     else:

@@ -28,7 +28,7 @@ from .selection import CHANNEL, SAMPLE, arrange
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Dataset", "Pairs", "layout", "open_store"]
+__all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store"]
 
 Array = NDArray[Any]
 
@@ -61,8 +61,8 @@ class Pairs:
         for array in (a, u):
             if isinstance(array, xr.DataArray):
                 known |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
-        fields, axes_a = _field(a, dims[0], "a")
         outputs, axes_u = _field(u, dims[1], "u")
+        fields, axes_a = aligned(_field(a, dims[0], "a"), axes_u)
         points_u = dict(zip(axes_u, outputs.shape[2:], strict=True))
         clash = {x for x, n in zip(axes_a, fields.shape[2:], strict=True) if points_u.get(x, n) != n}
         axes_a = tuple(f"a_{x}" if x in clash else x for x in axes_a)
@@ -70,7 +70,7 @@ class Pairs:
         if u_eta is not None:
             variables["u_eta"] = (u_dims, _field(u_eta, dims[1], "u_eta")[0])
         if mask is not None:
-            known_u = np.isfinite(outputs) if isinstance(mask, str) else _field(mask, dims[1], "mask")[0] > 0
+            known_u = np.isfinite(outputs) if isinstance(mask, str) else aligned(_field(mask, dims[1], "mask"), axes_u)[0] > 0
             variables["mask"] = (u_dims, known_u)
         if scalars is not None:
             variables["scalars"] = ((SAMPLE, "parameter"), (p := _numpy(scalars)).reshape(len(p), -1))
@@ -233,6 +233,14 @@ def _field(values: Any, dims: tuple[str, ...] | None, what: str) -> tuple[Array,
     if isinstance(values, xr.DataArray) and dims is None:
         dims = tuple(CHANNEL if str(name) in ("a_channel", "u_channel") else str(name) for name in values.dims)
     return arrange(_numpy(values), dims, what)
+
+
+def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+    """A field with the axes of another in the other's order, where they have the same names."""
+    values, mine = field
+    if mine == axes or set(mine) != set(axes):
+        return field
+    return np.transpose(values, (0, 1, *(2 + mine.index(axis) for axis in axes))), axes
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

@@ -44,6 +44,8 @@ def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -
     for what, value, known in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
         if value not in known:
             raise UserError(f"{what} {value!r} is unknown; {nearest(value, known)}")
+    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+        raise UserError(f"devices = {devices!r}: expected a whole number of at least 1")
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 

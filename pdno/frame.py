@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .dataset import Pairs
+from .dataset import Pairs, aligned
 from .errors import UserError
 from .selection import CHANNEL, SAMPLE, Selection, arrange
 
@@ -29,6 +29,7 @@ class Frame:
     u_shape: tuple[int, ...]
     scalars: int = 0
     axes: tuple[str, ...] = ()  # of u
+    a_axes: tuple[str, ...] = ()
     channel: bool = True  # whether the user's u has an axis of channels
     dtype: str = "float64"
     coordinates: dict[str, Array] = field(default_factory=dict)  # of u
@@ -43,10 +44,10 @@ class Frame:
                 f"inputs have {len(a_shape) - 1} dimensions and outputs {len(u_shape) - 1}; both must live on grids of one "
                 "dimension (parameters that are no fields go into scalars)"
             )
-        axes = tuple(map(str, u.dims[2:]))
+        axes, a_axes = tuple(map(str, u.dims[2:])), tuple(str(d).removeprefix("a_") for d in a.dims[2:])
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
         p = 0 if pairs.scalars is None else pairs.scalars.shape[1]
-        return cls(a_shape, u_shape, p, axes, channel, str(u.dtype), coordinates)
+        return cls(a_shape, u_shape, p, axes, a_axes, channel, str(u.dtype), coordinates)
 
     @property
     def channels(self) -> int:
@@ -90,7 +91,7 @@ class Frame:
         check_real(name, given)
         if isinstance(given, xr.DataArray):
             dims = tuple(CHANNEL if d == f"{name}_channel" else str(d) for d in given.dims)
-            values = arrange(given.values, dims, name)[0]
+            values, _ = aligned(arrange(given.values, dims, name), self.a_axes if name == "a" else self.axes)
         else:
             values = _plain(given)
         if values.shape[1:] == shape[1:] and shape[0] == 1:
@@ -123,7 +124,8 @@ class Frame:
     @classmethod
     def from_json(cls, plain: dict[str, Any], coordinates: dict[str, Array]) -> "Frame":
         """What `to_json` wrote."""
-        tuples = {name: tuple(plain[name]) for name in ("a_shape", "u_shape", "axes")}
+        plain = {"a_axes": (), **plain}  # which the first files do not have
+        tuples = {name: tuple(plain[name]) for name in ("a_shape", "u_shape", "axes", "a_axes")}
         return cls(**{**plain, **tuples}, coordinates=coordinates)
 
 
@@ -156,6 +158,17 @@ def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | No
         check_real(name, values)
     if isinstance(mask, str) and mask != "nan":
         raise UserError(f"mask = {mask!r}: expected an array, or 'nan', which takes NaN in u as missing")
+    if (
+        names is None
+        and scalars is None
+        and np.ndim(a) == 2
+        and not isinstance(a, xr.DataArray)
+        and np.shape(a)[-1] != np.shape(u)[-1]
+    ):
+        raise UserError(
+            f'a has shape {np.shape(a)} and u {np.shape(u)}: a may be a field on another grid (say dims="sample,x:sample,x") '
+            "or a table of parameters (give it as scalars=)"
+        )
     dims_of = (None, None) if names is None else (names.dims_of("a"), names.dims_of("u"))
     if a is None:
         a, dims_of = _nothing(u, dims_of[1]), (None, dims_of[1])

@@ -86,6 +86,10 @@ def open_chosen(
     if store.is_store(path):
         if chosen is not None:
             raise UserError(f"{path} is a store of pdno and knows its arrays; give no names")
+        if test is not None or mask is not None:
+            raise UserError(
+                f"{path} is a store of pdno with test pairs and a mask of its own, if any; give no test file or mask"
+            )
         return open_store(path)
     allowed = memory_allowed() if budget is None else budget
     file = contents(path, allowed)

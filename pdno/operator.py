@@ -22,13 +22,13 @@ from .progress import progress_bar
 from .reverse import SAMPLERS, Rule, denoising_error, nvlb, variance
 from .scaling import Normalise
 from .schedule import Schedule
-from .surrogate import Surrogate
+from .surrogate import Surrogate, normalise_of
 from .train import Objective, Training
 
 __all__ = ["PDNO"]
 
 Array = NDArray[Any]
-AUTO_STEPS = 20  # the analytic variance is exact for a Gaussian with any number of steps
+AUTO_STEPS = 20  # with the analytic variance; see docs/models.md for what is lost
 ERROR_VALUES = 2**15  # numbers from which each e_n is measured
 PART = 32  # pairs that are denoised at once
 
@@ -77,7 +77,8 @@ class PDNO(Surrogate):
     ) -> None:
         super().__init__(network, normalise, training, budget)
         self.diffusion = Diffusion() if diffusion is None else diffusion
-        self.variance, self.mix, self.steps, self.sampler = variance, mix, steps, sampler
+        self.variance, self.mix, self.sampler = variance, mix, sampler
+        self.steps = int(steps) if isinstance(steps, np.integer) else steps
         self.last_noise, self.t_start = last_noise, t_start
         self.error: Array | None = None
         for what, value, known in (("variance", variance, get_args(Rule)), ("sampler", sampler, SAMPLERS)):
@@ -155,7 +156,12 @@ class PDNO(Surrogate):
         It has none of the Monte-Carlo error of a mean over members, but is only as good as the network is at n = N; targets
         that are divided by √γ_N ("eps", "mean") are not good there.
         """
+        self._whole_chain("mean")
         return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
+
+    def _whole_chain(self, what: str) -> None:
+        if self.t_start:
+            raise UserError(f"{what} needs a chain down to step 0, but this model stops at t_start = {self.t_start}")
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
         """The negative variational lower bound of the paper's appendix for these pairs, in nats a pair and in units of u."""
@@ -164,6 +170,7 @@ class PDNO(Surrogate):
         outputs = frame.field("u", u)
         if len(outputs) != len(fields):
             raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(outputs)} of u")
+        self._whole_chain("nvlb")
         chain, var = self._chain({})
         condition, v = self.condition(fields, parameters), self.tensor(self.scalings["u"].normalise(outputs))
 
@@ -217,7 +224,7 @@ class PDNO(Surrogate):
         if steps == "auto":
             longest = self.diffusion.schedule.n_steps - self.t_start
             steps = min(AUTO_STEPS, longest) if rule == "analytic" else None
-        chain = self.diffusion.schedule.subchain(steps, self.t_start)
+        chain = self.diffusion.schedule.subchain(None if steps is None else int(steps), self.t_start, "quadratic")
         untrained = self.frame is None and rule == "analytic"
         return chain, np.zeros(chain.n_steps + 1) if untrained else variance(rule, chain, self.error, self.mix)
 
@@ -229,7 +236,7 @@ class PDNO(Surrogate):
         """The model that `settings` describes, without weights."""
         d = settings["diffusion"]
         diffusion = Diffusion(Schedule(d["gamma"]), from_json(d["base"]), d["target"], d["weight"])
-        return cls(settings["network"], diffusion, **settings["reverse"])
+        return cls(settings["network"], diffusion, normalise=normalise_of(settings), **settings["reverse"])
 
 
 def _preset(base: int, batch: int, noisy: bool, **options: Any) -> dict[str, Any]:

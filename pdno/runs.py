@@ -160,11 +160,14 @@ def predict(
     """
     store.check_free(out)
     model = load(run, device=device)
+    if members < 2:
+        raise UserError(f"members = {members}: a spread needs at least two")
     inputs, parameters = _inputs(run, file, split, a, dims, scalars)
     assert model.frame is not None
     inputs, parameters = model.frame.inputs(inputs, parameters)
     levels = tuple(dict.fromkeys(quantiles))
     asked = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": _digest(inputs), **how}
+    asked["model"] = blake2b((run / "model.safetensors").read_bytes(), digest_size=8).hexdigest()
     names = ["mean", "std", *(f"quantile_{q:g}" for q in levels)]
     plan = _layout(model, len(inputs), names, {"run": str(run), "version": __version__, **asked})
     with store.building(out, plan) as partial:
@@ -201,6 +204,8 @@ def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str |
     assert file is not None or a is not None
     path = Path(config.file) if file is None else file
     if store.is_store(path):
+        if a or dims or scalars:
+            raise UserError(f"{path} is a store of pdno and knows its arrays; give no names")
         data = open_chosen(path, None)
         return _of(data, split if split != "test" or len(data.test) else "train")
     found = contents(path, memory_allowed())

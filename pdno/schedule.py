@@ -8,7 +8,7 @@ the steps; its β is that of the jump between two kept steps, so every formula i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,10 +76,14 @@ class Schedule:
         """β_n of each step, those of the jumps on a sub-chain; entry 0 is 0."""
         return np.concatenate([[0.0], 1 - self.gamma[1:] / self.gamma[:-1]])
 
-    def subchain(self, steps: int | None = None, t_start: int = 0) -> "Schedule":
-        """The chain from step N down to step t_start with `steps` even strides; all of its steps if `steps` is None.
+    def subchain(
+        self, steps: int | None = None, t_start: int = 0, spacing: Literal["even", "quadratic"] = "even"
+    ) -> "Schedule":
+        """The chain from step N down to step t_start in `steps` strides; all of its steps if `steps` is None.
 
-        With t_start > 0 the reverse chain ends early, at U(t_start) (`remark:noise-free-OL`).
+        Strides are even, or those of n_k = t_start + (N − t_start)(k/steps)²: short where the noise is weak, so that details
+        below the noise of one long last stride are not lost. With t_start > 0 the reverse chain ends early, at U(t_start)
+        (`remark:noise-free-OL`).
         """
         if not np.array_equal(self.n, np.arange(self.n.size)):
             raise UserError("a sub-chain is taken from a full chain; this one has been shortened already")
@@ -90,7 +94,9 @@ class Schedule:
             raise UserError(
                 f"steps = {steps}: expected a number from 1 to {longest}, the steps that the model was trained with"
             )
-        kept = np.linspace(t_start, self.n_steps, (steps or longest) + 1).round().astype(np.int64)
+        k = np.arange((steps or longest) + 1)
+        kept = np.round(t_start + longest * (k / k[-1]) ** (2 if spacing == "quadratic" else 1)).astype(np.int64)
+        kept = np.maximum.accumulate(kept - k) + k  # no step twice
         return Schedule(self.gamma[kept], self.n[kept])
 
 

@@ -27,7 +27,7 @@ from .scaling import Normalise, Scaling
 from .statistics import Statistics
 from .train import Objective, Trained, Training, train
 
-__all__ = ["Prediction", "Surrogate"]
+__all__ = ["Prediction", "Surrogate", "normalise_of"]
 
 Array = NDArray[Any]
 ROWS = 2**13  # numbers of a field times rows of a call
@@ -66,6 +66,7 @@ class Surrogate:
 
     name: ClassVar[str]  # of the model, as in results and files
     timed: ClassVar[bool]  # whether its network takes (n, v, a), or a alone
+    deterministic: ClassVar[bool] = False  # whether all members are the same
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Surrogate:
         kinds = {cls: kind for kind, cls in NETWORKS.items()}
         known = isinstance(self.network, nn.Module) and type(self.network) in kinds
         network = {"kind": kinds[type(self.network)], **self.network.settings} if known else "own"  # type: ignore[index, dict-item, union-attr]
-        return {"network": network}
+        return {"network": network, "normalise": self.normalise}
 
     # Learning
 
@@ -110,7 +111,7 @@ class Surrogate:
         mask: Any = None,
         group: Any = None,
         dims: str | None = None,
-        validation: float | Pairs = 0.1,
+        validation: float | Pairs | tuple[Any, Any] = 0.1,
         seed: int = 0,
         **options: Any,
     ) -> Self:
@@ -123,12 +124,14 @@ class Surrogate:
             mask: True where u is known, or "nan": nothing is learned from the rest.
             group: labels; pairs with the same one stay on one side of the split.
             dims: "sample,x,y", or "sample,x:sample,channel,x" for a and u, where shapes leave a choice.
-            validation: fraction of the pairs to hold out, or pairs of your own. They are not learned from, but the reverse
-                variance is measured on them.
+            validation: fraction of the pairs to hold out, or pairs (a, u) of your own. They are not learned from, but the
+                reverse variance is measured on them.
             seed: of everything that is drawn.
             options: of `learn`.
         """
         pairs, channel = arranged(a, u, scalars, mask, group, dims)
+        if isinstance(validation, tuple):
+            validation = arranged(*validation, None, mask if isinstance(mask, str) else None, None, dims)[0]
         if isinstance(validation, Pairs):
             return self.learn(pairs, validation, seed=seed, channel=channel, **options)
         if len(pairs) < 2:
@@ -165,6 +168,7 @@ class Surrogate:
             precision: "32-true", "64-true" or "bf16-mixed".
             progress: show a bar on terminals.
         """
+        seed = int(seed)
         for part in (pairs, validation):
             if part is not None:
                 check_finite(part)
@@ -232,7 +236,7 @@ class Surrogate:
 
     def rows(self, pairs: Pairs) -> Callable[[NDArray[np.int64]], tuple[Tensor, Tensor, Tensor | None]]:
         """Rows ↦ the condition, normalised outputs and mask of these pairs, on the network's device."""
-        frame, a, u, scalars, mask = self._fitted(), pairs.a, pairs.u, pairs.scalars, pairs.mask
+        a, u, scalars, mask = pairs.a, pairs.u, pairs.scalars, pairs.mask
 
         def get(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor | None]:
             condition = self.condition(a[rows], None if scalars is None else scalars[rows])
@@ -240,7 +244,6 @@ class Surrogate:
             known = None if mask is None else self.tensor(mask[rows])
             return condition, self.tensor(outputs if mask is None else np.where(mask[rows], outputs, 0.0)), known
 
-        assert frame is not None
         return get
 
     def condition(self, a: Array, scalars: Array | None) -> Tensor:
@@ -313,17 +316,19 @@ class Surrogate:
         quantiles = _levels(quantiles)
         out = np.empty((2 + len(quantiles), len(fields), *frame.u_shape))
         current, rank_error, done = Statistics(frame.u_shape, quantiles), 0.0, 0
+        drawn = 1 if self.deterministic else _positive(members)
         with progress_bar("predicting", "members") if progress else nullcontext() as bar:
-            for inputs, _, values in self._members(fields, parameters, _positive(members), seed, chunk, first, how):
+            for inputs, _, values in self._members(fields, parameters, drawn, seed, chunk, first, how):
                 for i in np.unique(inputs):
                     current.add(values[inputs == i])
-                    if current.moments.count == members:
-                        out[:, i] = [current.moments.mean, current.moments.std, *current.quantiles.values.values()]
+                    if current.moments.count == drawn:
+                        std = np.zeros(frame.u_shape) if self.deterministic else current.moments.std
+                        out[:, i] = [current.moments.mean, std, *current.quantiles.values.values()]
                         rank_error = max(rank_error, current.quantiles.rank_error)
                         current = Statistics(frame.u_shape, quantiles)
                 done += len(inputs)
                 if bar is not None:
-                    bar(done, len(fields) * members)
+                    bar(done, len(fields) * drawn)
         mean, std, *rest = (frame.outputs(values, a) for values in out)
         return Prediction(mean, std, members, dict(zip(quantiles, rest, strict=True)), rank_error)
 
@@ -371,6 +376,12 @@ def _levels(quantiles: Any) -> tuple[float, ...]:
     if isinstance(quantiles, str) or not np.iterable(quantiles):
         raise UserError(f"quantiles = {quantiles!r}: expected levels, such as (0.05, 0.95)")
     return tuple(dict.fromkeys(quantiles))
+
+
+def normalise_of(settings: Mapping[str, Any]) -> Any:
+    """The normalisation that settings from a file name."""
+    kinds = settings.get("normalise", "scalar")
+    return tuple(kinds) if isinstance(kinds, list) else kinds
 
 
 def _positive(number: int, what: str = "members") -> int:

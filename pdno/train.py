@@ -208,7 +208,8 @@ def train(
                 epoch = state.step * settings.batch / pairs
                 row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
                 if validating and validate is not None:
-                    row["validation"] = validate(state.averaged)
+                    row["validation"] = validate(state.averaged.eval())
+                    state.averaged.train()
                 record.add(row, time.monotonic() - begin)
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
@@ -231,7 +232,8 @@ def _prepare(
         raise UserError(f"a batch of {settings.batch} cannot be shared by {fabric.world_size} processes; take a multiple")
     network.to(fabric.device).train()
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    optimizer = kind(network.parameters(), lr=settings.rate, weight_decay=settings.weight_decay, fused=True)
+    real = all(parameter.is_floating_point() for parameter in network.parameters())  # else it cannot be fused
+    optimizer = kind(network.parameters(), lr=settings.rate, weight_decay=settings.weight_decay, fused=real)
     module, stepper = fabric.setup(network, optimizer)  # also puts the network into the precision that was asked for
     state = State(network, optimizer, AveragedModel(network, multi_avg_fn=_ema(settings.ema)) if settings.ema else None)
     order, share = Order(pairs, settings.batch, seed), settings.batch // fabric.world_size

@@ -288,3 +288,24 @@ def test_nvlb_is_the_exact_likelihood_with_the_analytic_variance(base, steps, s)
 def test_mistakes_are_explained(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_one_error_for_several_spreads_is_their_mean() -> None:
+    """What one e_n a step cannot know: of spreads below the last noise level only the mean square comes out.
+
+    Quadratic strides keep the last level low with few steps: .1 is right where even strides give nearly .12.
+    """
+    full, spreads = Schedule.cosine(100), np.array([0.01, 0.1, 1.0])
+    signal = full.gamma[:, None] * spreads**2
+    error = np.divide(signal, signal + 1 - full.gamma[:, None]).mean(axis=1)
+    found = {}
+    for spacing in ("even", "quadratic"):
+        chain = full.subchain(10, spacing=spacing)
+        var, out = variance("analytic", chain, error), np.ones(3)
+        for k in range(chain.n_steps, 0, -1):
+            total = chain.gamma[k] * spreads**2 + 1 - chain.gamma[k]
+            out = (1 - chain.beta[k] / total) ** 2 / (1 - chain.beta[k]) * out + var[k]
+        found[spacing] = np.sqrt(out)
+    assert found["quadratic"][0] < 0.03 < 0.1 < found["even"][0]
+    assert found["quadratic"][1] == pytest.approx(0.1, rel=0.1)
+    assert found["even"][1] > 0.115

@@ -320,7 +320,7 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
         ("predict RUN two.npz --a q --out p.zarr", "this model was trained on inputs of shape (sample, 1, 16)"),
         ("predict RUN two.npz --a r --out p.zarr", "two.npz has no array 'r'"),
         ("predict RUN --split tset --out p.zarr", "there are no tset pairs; choose --split train, validation, test"),
-        ("predict RUN --members 0 --out p.zarr", "members = 0: expected a whole number of at least 1"),
+        ("predict RUN --members 0 --out p.zarr", "members = 0: a spread needs at least two"),
         ("predict RUN --members many --out p.zarr", "--members"),
         ("predict RUN --steps 9 --out p.zarr", "steps = 9: expected a number from 1 to 8"),
         ("predict RUN --quantiles half --out p.zarr", "--quantiles half: expected numbers from 0 to 1"),

@@ -128,3 +128,16 @@ def test_a_chain_may_end_early() -> None:
 def test_mistakes_are_explained(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("steps", "t_start"), [(1, 0), (2, 0), (5, 0), (20, 0), (99, 0), (100, 0), (10, 50), (50, 50)])
+def test_quadratic_strides_are_short_where_the_noise_is_weak(steps, t_start) -> None:
+    n = Schedule.cosine(100).subchain(steps, t_start, "quadratic").n
+    assert (len(n), n[0], n[-1]) == (steps + 1, t_start, 100)
+    strides = np.diff(n)
+    assert (strides >= 1).all()
+    assert (np.diff(strides) >= -1).all()  # never shorter again, but for rounding
+
+
+def test_quadratic_strides_by_hand() -> None:
+    assert Schedule.cosine(100).subchain(5, spacing="quadratic").n.tolist() == [0, 4, 16, 36, 64, 100]

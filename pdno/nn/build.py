@@ -38,7 +38,7 @@ def build(asked: Any, grid: tuple[int, ...], in_channels: int, out_channels: int
         raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS])}")
     given: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         try:
             return NETWORKS[kind](**{**given, **settings})
         except TypeError as error:
