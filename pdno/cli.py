@@ -238,7 +238,7 @@ Settings, in a TOML file (--config) or with --set SECTION.KEY=VALUE:
   model      kind normalise budget
   network    kind base multipliers modes width
   diffusion  schedule n_steps base target weight
-  reverse    variance mix steps sampler last_noise t_start
+  reverse    variance mix steps spacing sampler last_noise t_start
   training   epochs updates batch optimizer rate rate_schedule halve_every weight_decay ema clip …
 RUN/config.toml has all of them.
 """

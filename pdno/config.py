@@ -29,7 +29,7 @@ from .field import Field
 from .operator import PAPER, PDNO
 from .reverse import Rule
 from .scaling import Normalise
-from .schedule import Schedule
+from .schedule import Schedule, Spacing
 from .surrogate import Surrogate
 from .train import Training
 
@@ -74,6 +74,7 @@ class ReverseSection(Section):
     variance: Rule = "analytic"
     mix: float = 0.5
     steps: int | Literal["auto"] = "auto"
+    spacing: Spacing = "even"
     sampler: Literal["ancestral", "ddim", "dpm", "heun"] = "ancestral"
     last_noise: bool = True
     t_start: int = 0

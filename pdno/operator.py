@@ -21,7 +21,7 @@ from .errors import UserError, nearest
 from .progress import progress_bar
 from .reverse import SAMPLERS, Rule, denoising_error, nvlb, variance
 from .scaling import Normalise
-from .schedule import Schedule
+from .schedule import Schedule, Spacing
 from .surrogate import Surrogate, normalise_of
 from .train import Objective, Training
 
@@ -42,6 +42,7 @@ class PDNO(Surrogate):
         variance: rule for σ_n, see `pdno.reverse`.
         mix: weight of "gaussian" in the rule "mixed".
         steps: of the reverse chain; "auto" takes 20 with the analytic variance, else all.
+        spacing: of these steps, "even" or "quadratic", see `Schedule.subchain`.
         sampler: "ancestral", "ddim", "dpm" or "heun".
         last_noise: whether the last step of the ancestral chain gets noise.
         t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
@@ -68,6 +69,7 @@ class PDNO(Surrogate):
         variance: Rule = "analytic",
         mix: float = 0.5,
         steps: int | Literal["auto"] = "auto",
+        spacing: Spacing = "even",
         sampler: str = "ancestral",
         last_noise: bool = True,
         t_start: int = 0,
@@ -77,11 +79,16 @@ class PDNO(Surrogate):
     ) -> None:
         super().__init__(network, normalise, training, budget)
         self.diffusion = Diffusion() if diffusion is None else diffusion
-        self.variance, self.mix, self.sampler = variance, mix, sampler
+        self.variance, self.mix, self.sampler, self.spacing = variance, mix, sampler, spacing
         self.steps = int(steps) if isinstance(steps, np.integer) else steps
         self.last_noise, self.t_start = last_noise, t_start
         self.error: Array | None = None
-        for what, value, known in (("variance", variance, get_args(Rule)), ("sampler", sampler, SAMPLERS)):
+        choices = (
+            ("variance", variance, get_args(Rule)),
+            ("sampler", sampler, SAMPLERS),
+            ("spacing", spacing, get_args(Spacing)),
+        )
+        for what, value, known in choices:
             if value not in known:
                 raise UserError(f"{what} {value!r} is unknown; {nearest(str(value), known)}")
         self._chain({})
@@ -100,7 +107,7 @@ class PDNO(Surrogate):
     def settings(self) -> dict[str, Any]:
         d = self.diffusion
         chain = {"gamma": d.schedule.gamma.tolist(), "base": d.law.to_json(), "target": d.target, "weight": d.weight}
-        names = ("variance", "mix", "steps", "sampler", "last_noise", "t_start")
+        names = ("variance", "mix", "steps", "spacing", "sampler", "last_noise", "t_start")
         return {**super().settings(), "diffusion": chain, "reverse": {name: getattr(self, name) for name in names}}
 
     def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
@@ -224,7 +231,7 @@ class PDNO(Surrogate):
         if steps == "auto":
             longest = self.diffusion.schedule.n_steps - self.t_start
             steps = min(AUTO_STEPS, longest) if rule == "analytic" else None
-        chain = self.diffusion.schedule.subchain(None if steps is None else int(steps), self.t_start, "quadratic")
+        chain = self.diffusion.schedule.subchain(None if steps is None else int(steps), self.t_start, self.spacing)
         untrained = self.frame is None and rule == "analytic"
         return chain, np.zeros(chain.n_steps + 1) if untrained else variance(rule, chain, self.error, self.mix)
 

@@ -94,6 +94,7 @@ def bands(x: Array, panels: Sequence[tuple[str, Array, Array, Array, float]]) ->
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("x")
         axes.set_xlim(x[0], x[-1])
+        axes.locator_params(axis="x", nbins=5)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("u")
     figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from .errors import UserError
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "Spacing"]
 
 Array = NDArray[np.float64]
+Spacing = Literal["even", "quadratic"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +77,7 @@ class Schedule:
         """β_n of each step, those of the jumps on a sub-chain; entry 0 is 0."""
         return np.concatenate([[0.0], 1 - self.gamma[1:] / self.gamma[:-1]])
 
-    def subchain(
-        self, steps: int | None = None, t_start: int = 0, spacing: Literal["even", "quadratic"] = "even"
-    ) -> "Schedule":
+    def subchain(self, steps: int | None = None, t_start: int = 0, spacing: Spacing = "even") -> "Schedule":
         """The chain from step N down to step t_start in `steps` strides; all of its steps if `steps` is None.
 
         Strides are even, or those of n_k = t_start + (N − t_start)(k/steps)²: short where the noise is weak, so that details
