@@ -27,8 +27,8 @@ MEANING = {
     "help_seconds": "seconds for `pdno --help`",
     "step_over_matmul": "operations a second of a training step of the UNet over those of a 2048² matrix product",
     "plain_over_fast": "time of a training step of a plain UNet over that of ours",
-    "mrle": "MRLE: mean relative L2 error of the mean, against the clean solution",
-    "mrle_one_evaluation": "the same of `model.mean(a)`, from one evaluation of the network",
+    "mrle": "MRLE of the mean of the members",
+    "mrle_one_evaluation": "MRLE of `model.mean(a)`, from one evaluation of the network",
     "mean_std": "mean std of the members",
     "mean_std_over_noise": "mean std of the members over the std of the noise",
 }
