@@ -14,6 +14,7 @@ highest mode of an axis with an even number of periodic nodes or with sines, who
 Arrays are (…, *grid) on a unit box; draws are functions of (seed, purpose, index, step), see `pdno.draw`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -33,22 +34,22 @@ __all__ = ["Base", "FieldBase", "LowModes", "Sum", "White", "as_base", "from_jso
 Array = NDArray[np.float64]
 
 
-class Base:
+class Base(ABC):
     """A law N(0, 𝒞); a subclass says its variances λ_j and draws from itself."""
 
     condition: Condition | None = None  # None goes with every basis
 
+    @abstractmethod
     def eigenvalues(self, grid: Grid) -> Array:
         """λ_j, the variances of the coefficients ⟨ε, e_j⟩: the grid's shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, grid: Grid, count: int, seed: int, first: int, purpose: str, step: int) -> Array:
         """Draws first … first + count − 1: (count, *grid)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_json(self) -> list[dict[str, Any]]:
         """The law as plain types: one dictionary a term."""
-        raise NotImplementedError
 
     def sample(self, shape: tuple[int, ...], count: int, seed: int, first: int = 0, purpose: str = "", step: int = 0) -> Array:
         """Draws first … first + count − 1 of fields with this shape (channel, *grid): (count, channel, *grid)."""

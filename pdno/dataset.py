@@ -28,7 +28,7 @@ from .selection import CHANNEL, SAMPLE, arrange
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store"]
+__all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store", "to_numpy"]
 
 Array = NDArray[Any]
 
@@ -73,9 +73,9 @@ class Pairs:
             known_u = np.isfinite(outputs) if isinstance(mask, str) else aligned(_field(mask, dims[1], "mask"), axes_u)[0] > 0
             variables["mask"] = (u_dims, known_u)
         if scalars is not None:
-            variables["scalars"] = ((SAMPLE, "parameter"), (p := _numpy(scalars)).reshape(len(p), -1))
+            variables["scalars"] = ((SAMPLE, "parameter"), (p := to_numpy(scalars)).reshape(len(p), -1))
         if group is not None:
-            variables["group"] = ((SAMPLE,), np.unique(_numpy(group), return_inverse=True)[1].reshape(-1))
+            variables["group"] = ((SAMPLE,), np.unique(to_numpy(group), return_inverse=True)[1].reshape(-1))
         _check_counts({name: len(values) for name, (_, values) in variables.items()})
         sizes = {x: n for dim, v in variables.values() for x, n in zip(dim, v.shape, strict=True)}
         fitting = {x: v for x, v in known.items() if sizes.get(x) == len(v) and x != SAMPLE}
@@ -222,7 +222,7 @@ def open_store(path: Path) -> Dataset:
     return Dataset(splits["train"], splits["test"], provenance, grid, splits.get("validation"))
 
 
-def _numpy(values: Any) -> Array:
+def to_numpy(values: Any) -> Array:
     """NumPy, torch or xarray as NumPy."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
@@ -232,7 +232,7 @@ def _numpy(values: Any) -> Array:
 def _field(values: Any, dims: tuple[str, ...] | None, what: str) -> tuple[Array, tuple[str, ...]]:
     if isinstance(values, xr.DataArray) and dims is None:
         dims = tuple(CHANNEL if str(name) in ("a_channel", "u_channel") else str(name) for name in values.dims)
-    return arrange(_numpy(values), dims, what)
+    return arrange(to_numpy(values), dims, what)
 
 
 def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:

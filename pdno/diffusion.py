@@ -28,12 +28,12 @@ from .errors import UserError, nearest
 from .field import Field
 from .schedule import Schedule
 
-__all__ = ["Denoiser", "Diffusion", "Network", "Target", "Weight"]
+__all__ = ["Denoiser", "Diffusion", "Predictor", "Target", "Weight"]
 
 Array = NDArray[np.float64]
 Target = Literal["eps", "u0", "v", "mean"]
 Weight = Literal["target", "ddsm"]
-Network = Callable[[Any, Tensor, Any], Tensor]
+Predictor = Callable[[Any, Tensor, Any], Tensor]
 Denoiser = Callable[[int, Tensor, Any], Tensor]
 
 
@@ -102,7 +102,7 @@ class Diffusion:
         beta, gamma = at(self.schedule.beta, n, v), at(self.schedule.gamma, n, v)
         return (v - beta / (1 - gamma).sqrt() * self.eps_of(n, v, u0)) / (1 - beta).sqrt()
 
-    def denoiser(self, network: Network) -> Denoiser:
+    def denoiser(self, network: Predictor) -> Denoiser:
         """(n, v, a) ↦ E[U_0 | U_n = v], as the network sees it. Samplers take this, whatever the target."""
 
         def denoise(n: int, v: Tensor, a: Any) -> Tensor:
@@ -111,7 +111,7 @@ class Diffusion:
 
         return denoise
 
-    def loss(self, network: Network, n: Tensor, u0: Tensor, eps: Tensor, a: Any, mask: Tensor | None = None) -> Tensor:
+    def loss(self, network: Predictor, n: Tensor, u0: Tensor, eps: Tensor, a: Any, mask: Tensor | None = None) -> Tensor:
         """L_DDSM of these draws (`eqn:DSM`), a mean over samples and nodes; nodes where the mask is 0 do not count."""
         answer = network(n, self.forward(n, u0, eps), a)
         squares = (answer - self.target_of(n, u0, eps)) ** 2

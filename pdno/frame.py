@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .dataset import Pairs, aligned
+from .dataset import Pairs, aligned, to_numpy
 from .errors import UserError
 from .selection import CHANNEL, SAMPLE, Selection, arrange
 
@@ -71,7 +71,7 @@ class Frame:
         check_real("scalars", scalars)
         if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and len(self.a_shape) > 2):
             a, scalars = None, a if scalars is None else scalars
-        s = None if scalars is None else np.asarray(_plain(scalars), dtype=np.float64)
+        s = None if scalars is None else np.asarray(to_numpy(scalars), dtype=np.float64)
         s = s[:, None] if s is not None and s.ndim == 1 else s  # as in fit
         if (0 if s is None else s.shape[-1]) != self.scalars or (s is not None and s.ndim != 2):
             got = "none" if s is None else f"an array of shape {s.shape}"
@@ -93,7 +93,7 @@ class Frame:
             dims = tuple(CHANNEL if d == f"{name}_channel" else str(d) for d in given.dims)
             values, _ = aligned(arrange(given.values, dims, name), self.a_axes if name == "a" else self.axes)
         else:
-            values = _plain(given)
+            values = to_numpy(given)
         if values.shape[1:] == shape[1:] and shape[0] == 1:
             values = values[:, None]
         if values.shape[1:] != shape:
@@ -131,13 +131,8 @@ class Frame:
 
 def check_real(name: str, values: Any) -> None:
     """Refuse what is not numbers, before NumPy drops imaginary parts or tries to read texts."""
-    if values is not None and (plain := _plain(values)).dtype.kind not in "biuf":
+    if values is not None and (plain := to_numpy(values)).dtype.kind not in "biuf":
         raise UserError(f"{name} has type {plain.dtype}; expected real numbers")
-
-
-def _plain(values: Any) -> Array:
-    """NumPy, torch or xarray as NumPy."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 @lru_cache(maxsize=32)

@@ -5,6 +5,7 @@ tell models apart. Member m of input i is a function of (seed, i, m): not of how
 a fixed number of rows, the last one padded, so that a member is the same to the bit at equal `chunk`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class Prediction:
         return self.quantiles[level]
 
 
-class Surrogate:
+class Surrogate(ABC):
     """A model of u | a on one grid. Subclasses: `pdno.PDNO`, and the baselines.
 
     Args:
@@ -85,13 +86,13 @@ class Surrogate:
 
     # To be said by a model
 
+    @abstractmethod
     def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
         """The loss of some rows of these pairs, as `pdno.train` takes it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
         """Normalised members, one row for each (input, member): (rows, channel, *grid)."""
-        raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
         """Everything that defines the model but data and weights, as plain JSON types."""

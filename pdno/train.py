@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -32,8 +32,8 @@ from .record import Record, State
 __all__ = ["Objective", "Order", "Trained", "Training", "learning_rate", "train"]
 
 Rows = NDArray[np.int64]
-OPTIMIZERS = ("adam", "adamw")
-RATE_SCHEDULES = ("constant", "step", "cosine", "one-cycle")
+Optimizer = Literal["adam", "adamw"]
+RateSchedule = Literal["constant", "step", "cosine", "one-cycle"]
 
 
 Objective = Callable[[Any, Rows, int, int], Tensor]
@@ -69,9 +69,9 @@ class Training:
     epochs: float | None = None
     updates: int | None = None
     batch: int = 32
-    optimizer: Literal["adam", "adamw"] = "adamw"
+    optimizer: Optimizer = "adamw"
     rate: float = 1e-3
-    rate_schedule: Literal["constant", "step", "cosine", "one-cycle"] = "one-cycle"
+    rate_schedule: RateSchedule = "one-cycle"
     halve_every: float = 100
     weight_decay: float = 0.0
     ema: float = 0.999
@@ -81,7 +81,7 @@ class Training:
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name, known in (("optimizer", OPTIMIZERS), ("rate_schedule", RATE_SCHEDULES)):
+        for name, known in (("optimizer", get_args(Optimizer)), ("rate_schedule", get_args(RateSchedule))):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} {getattr(self, name)!r} is unknown; {nearest(str(getattr(self, name)), known)}")
         given = {name: value for name, value in vars(self).items() if not isinstance(value, str | None)}
@@ -205,11 +205,7 @@ def train(
             state.losses.append(_finite(loss, state.step, total, settings))
             validating = state.step % every == 0 or (state.step == total and every <= total)
             if validating or state.step % settings.log_every == 0 or state.step == total:
-                epoch = state.step * settings.batch / pairs
-                row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
-                if validating and validate is not None:
-                    row["validation"] = validate(state.averaged.eval())
-                    state.averaged.train()
+                row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None)
                 record.add(row, time.monotonic() - begin)
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
@@ -219,6 +215,15 @@ def train(
             if stop:
                 raise KeyboardInterrupt
     return Trained(state.averaged.eval(), record.rows, total, time.monotonic() - begin)
+
+
+def _row(state: State, epoch: float, rate: float, validate: Callable[[nn.Module], float] | None) -> dict[str, Any]:
+    """A row of metrics.jsonl."""
+    row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
+    if validate is not None:
+        row["validation"] = validate(state.averaged.eval())
+        state.averaged.train()
+    return row
 
 
 Step = Callable[[float, bool], tuple[float, bool]]
