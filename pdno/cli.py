@@ -250,7 +250,7 @@ Examples:
   pdno predict run darcy.zarr --split train --steps 50 --out pred.zarr
 
 \b
-In Python:  xarray.open_zarr("pred.zarr")  has mean, std and quantile_0.05, …
+In Python:  xarray.open_zarr("pred.zarr", consolidated=False)  has mean, std and quantile_0.05, …
 """
 
 
@@ -333,7 +333,7 @@ def predict(
         predicted = runs.predict(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
     spread = float(predicted["std"].mean())
     typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {spread:.4g}")
-    typer.echo(f'In Python:  xarray.open_zarr("{out}")')
+    typer.echo(f'In Python:  xarray.open_zarr("{out}", consolidated=False)')
 
 
 @app.command()
