@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-judgement browser coverage clean
 
 help:  ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,9 +43,17 @@ bench: $(READY)  ## measure solvers, generator and networks into results/, and p
 	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.tables
 
+bench-judgement: $(READY)  ## memory, false alarms and missed flaws of the judgement, twenty minutes: into results/ and docs/
+	$(BIN)/python -m benchmarks.judgement
+	$(BIN)/python -m benchmarks.tables
+
 bench-elliptic1d: $(READY)  ## train Test 1 of the paper and judge it, an hour: into results/ and docs/
 	$(BIN)/python -m benchmarks.elliptic1d
 	$(BIN)/python -m benchmarks.tables
+
+browser: $(READY)  ## the report in headless Chromium, which must be installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_browser.py
 
 coverage: $(READY)  ## which lines the tests run
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report --show-missing

@@ -6,7 +6,6 @@ at most 20 minutes of training each. Runs are kept in ``runs/`` and gone on with
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from torch import nn
 
 import pdno
 from benchmarks.problem import Row, relative, row
+from pdno import results
 from pdno.dataset import Dataset
-from pdno.engine import cores
 from pdno.plot import bands
 from pdno.surrogate import Prediction
 
@@ -93,11 +92,10 @@ def main() -> None:
             print(told, f"{result['value']:.4g}", flush=True)
             if result["evaluations"] == 20 and result["metric"] == "mrle":
                 panels.append((f"noise std {sigma:g}", data.test.u[0, 0], prediction.mean[0, 0], prediction.std[0, 0], sigma))
-    machine = {"processor": platform.processor() or platform.machine(), "cores": cores()}
-    results = ROOT / "results" / "elliptic1d.json"
-    results.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
+    path = ROOT / "results" / "elliptic1d.json"
+    results.write(path, rows, machine=results.machine())
     x = pdno.equation.Elliptic1D().grid.axes[0].nodes
-    bands(x, sorted(panels, key=lambda panel: panel[-1])).savefig(results.with_suffix(".png"), dpi=110)
+    bands(x, sorted(panels, key=lambda panel: panel[-1])).savefig(path.with_suffix(".png"), dpi=110)
 
 
 if __name__ == "__main__":

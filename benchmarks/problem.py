@@ -4,8 +4,6 @@ Times are compared within one run, as ratios; absolute seconds are for orientati
 """
 
 import argparse
-import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -20,19 +18,27 @@ from scipy.sparse.linalg import spsolve
 from threadpoolctl import threadpool_limits
 
 import pdno
+from pdno import results
 from pdno.engine import cores
-from pdno.equation import Burgers, Darcy, Elliptic1D, Equation
+from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.equation.darcy import _factorize
+from pdno.plot import pairs
 
-RESULTS = Path(__file__).parents[1] / "results" / "problem.json"
+ROOT = Path(__file__).parents[1]
+RESULTS, PICTURE = ROOT / "results" / "problem.json", ROOT / "docs" / "equations.png"
 Row = dict[str, Any]
+
+EXAMPLES = (  # of the picture
+    ("1-D elliptic, white noise", Elliptic1D(points=128), "gaussian:0.05"),
+    ("Darcy flow, mixture noise", Darcy(points=64), "mixture:1"),
+    ("Burgers, field noise", Burgers(points=256), "field:0.1,10,2"),
+    ("advection, strong white noise", Advection(points=256), "gaussian:0.5"),
+)
 
 
 def row(eq: Equation, metric: str, value: float | np.floating[Any], train: int | None = None, **more: Any) -> Row:
-    blank = dict.fromkeys(("error", "paper", "members", "evaluations", "parameters", "train_seconds", "sample_seconds"))
-    known = {"test": eq.name, "method": "solver", "grid": str(eq.grid), "train": train, "noise": "none", "metric": metric}
-    made = {"seed": 0, "command": "make bench", "version": pdno.__version__}
-    return {**known, "value": float(value), **blank, **made, **more}
+    known: Row = {"test": eq.name, "method": "solver", "grid": str(eq.grid), "train": train, "noise": "none"}
+    return results.row(metric, value, **{**known, "seed": 0, "command": "make bench", **more})
 
 
 def relative(difference: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -142,9 +148,8 @@ def main() -> None:
             rows.append(result)
             print(f"{result['test']:>12} {result['grid']:>8} {result['metric']:<24} {result['value']:.3g}", flush=True)
     if not small:
-        machine = {"processor": platform.processor() or platform.machine(), "cores": cores()}
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
+        results.write(RESULTS, rows, machine=results.machine())
+        pairs([(title, pdno.generate(eq, 1, 1, noise)) for title, eq, noise in EXAMPLES]).savefig(PICTURE, dpi=110)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- (results/\w+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-COLUMNS = {"problem": "test", "grid": "grid", "pairs": "train", "noise": "noise", "steps": "evaluations"}
+COLUMNS = {"problem": "test", "grid": "grid", "pairs": "train", "noise": "noise", "members": "members", "steps": "evaluations"}
 
 MEANING = {
     "max_error": "largest error of 1000 solutions, against a grid 16 times finer",
@@ -27,6 +27,14 @@ MEANING = {
     "help_seconds": "seconds for `pdno --help`",
     "step_over_matmul": "operations a second of a training step of the UNet over those of a 2048² matrix product",
     "plain_over_fast": "time of a training step of a plain UNet over that of ours",
+    "step_over_matmul_avx2": "operations a second over those of a matrix product, both without AVX-512",
+    "plain_over_fast_avx2": "time of a plain UNet over that of ours, both without AVX-512",
+    "judged_gigabytes": "peak memory of judging 100 inputs, in GB",
+    "judged_gigabytes_before": "memory before, in GB",
+    "crps_over_truth": "CRPS that was found over the true one",
+    "coverage_90_over_truth": "coverage of 90 % intervals that was found over the true one",
+    "flagged": "share of 1000 inputs that are flagged as unfamiliar",
+    "accused": "share of 1000 judgements that find a flaw",
     "mrle": "MRLE of the mean of the members",
     "mrle_one_evaluation": "MRLE of `model.mean(a)`, from one evaluation of the network",
     "mean_std": "mean std of the members",

@@ -26,23 +26,43 @@ __all__ = [
     "UserError",
     "base",
     "baseline",
+    "calibration",
+    "density",
     "diffusion",
     "equation",
+    "evaluate",
     "generate",
     "grid",
     "load",
+    "metrics",
     "nn",
     "noise",
     "open",
+    "plot",
     "reverse",
     "schedule",
 ]
 
 if TYPE_CHECKING:
-    from . import base, baseline, diffusion, equation, grid, nn, noise, reverse, schedule
+    from . import (
+        base,
+        baseline,
+        calibration,
+        density,
+        diffusion,
+        equation,
+        grid,
+        metrics,
+        nn,
+        noise,
+        plot,
+        reverse,
+        schedule,
+    )
     from .dataset import Dataset, Pairs
     from .diffusion import Diffusion
     from .errors import UserError
+    from .evaluation import evaluate
     from .field import Field
     from .generation import generate
     from .grid import Grid
@@ -62,6 +82,7 @@ _HOME = {
     "Field": "field",
     "Grid": "grid",
     "UserError": "errors",
+    "evaluate": "evaluation",
     "generate": "generation",
     "Pairs": "dataset",
     "open": "loading",

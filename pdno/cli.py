@@ -134,6 +134,7 @@ def generate(
     typer.echo(f"{out}: {data!r}, {size / 1e6:.1f} MB")
 
 
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")]
 Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
 Mask = Annotated[str | None, typer.Option(metavar="nan", help="Take NaN in the outputs as missing.")]
 
@@ -298,12 +299,13 @@ def train(
     source = {"file": str(file.resolve()), "options": names, "validation": validation, "test": held}
     runs.train(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
     if is_first():
-        typer.echo(f"Next:  pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
+        typer.echo(f"Next:  pdno evaluate {quote(str(out))}")
+        typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
 
 
 @app.command(epilog=PREDICT_EXAMPLES)
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")],
+    run: Run,
     file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Inputs; the run's own data if left out.")] = None,
     out: Annotated[Path, typer.Option(help="Zarr store to write; an existing one is never overwritten.")] = Path("pred.zarr"),
     members: Annotated[int, typer.Option(help="Members to draw for each input.")] = 100,
@@ -320,7 +322,7 @@ def predict(
 
     Stopped or killed, the same command goes on where it was.
     """
-    from . import runs
+    from .prediction import predict as into
     from .progress import progress_bar
 
     try:
@@ -330,10 +332,97 @@ def predict(
     options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": scalars, "device": device}
     options |= {} if steps is None else {"steps": steps}
     with progress_bar("predicting", "members") as progress:
-        predicted = runs.predict(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
+        predicted = into(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
     spread = float(predicted["std"].mean())
     typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {spread:.4g}")
+    odd = int(predicted["unfamiliar"].sum()) if "unfamiliar" in predicted else 0
+    if odd:
+        typer.echo(f"{odd} inputs are unlike those learned from: do not trust their error bars (see `unfamiliar`)")
     typer.echo(f'In Python:  xarray.open_zarr("{out}", consolidated=False)')
+
+
+EVALUATE_EXAMPLES = """\b
+Examples:
+  pdno evaluate run                                    the test pairs of the run
+  pdno evaluate run --members 500 --steps 50
+  pdno evaluate run fresh.npz --a force --u deflection
+
+\b
+RUN/results.json has every number, RUN/intervals.safetensors the repair that pdno predict applies.
+"""
+
+
+@app.command(epilog=EVALUATE_EXAMPLES)
+@selecting
+def evaluate(
+    run: Run,
+    chosen: "Selection | None",
+    file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Pairs to judge by; the run's own if left out.")] = None,
+    members: Annotated[int, typer.Option(help="Members to draw for each input.")] = 100,
+    steps: Annotated[int | None, typer.Option(help="Steps of the reverse chain; the model's own if left out.")] = None,
+    split: Annotated[str, typer.Option(help="test or validation, of the run's own data.")] = "test",
+    calibrate: Annotated[int, typer.Option(help="Validation pairs to repair intervals with, at most.")] = 100,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> None:
+    """Judge a model by pairs that it has not learned from.
+
+    Prints scores and a verdict: how accurate is it, are its error bars honest, and where should it not be trusted?
+    """
+    from .assessment import assess
+
+    options: dict[str, Any] = {} if steps is None else {"steps": steps}
+    options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
+    assess(run, file, chosen, command=_typed(), **options)
+    _show(run)
+    typer.echo(f"Next:  pdno report {run}")
+
+
+REPORT_EXAMPLES = """\b
+Examples:
+  pdno report run
+  pdno report run --out for-my-boss.html
+"""
+
+
+@app.command(epilog=REPORT_EXAMPLES)
+def report(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(metavar="HTML", help="File to write; RUN/report.html if left out.")] = None,
+    device: Device = "cpu",
+) -> None:
+    """Write a report that one can show: one HTML file that opens anywhere.
+
+    A run that was not evaluated yet, or has been trained anew since, is evaluated first, with 100 members.
+    """
+    from .assessment import assess, is_current
+    from .report import write_report
+
+    if not is_current(run):
+        typer.echo(f"{run} is evaluated first, with 100 members")
+        assess(run, command=f"pdno evaluate {run}", device=device)
+    typer.echo(write_report(run, out))
+
+
+def _show(run: Path) -> None:
+    """Scores and verdict of a run in the terminal."""
+    from rich.console import Console
+
+    from . import results
+    from .report import statements, table
+
+    found = results.read(run / "results.json")
+    console = Console()
+    console.print(table(found))
+    for text in statements(found):
+        console.print(text, markup=False, highlight=False)
+
+
+def _typed() -> str:
+    """The command line, for the record."""
+    from shlex import join
+
+    return join(["pdno", *sys.argv[1:]])
 
 
 @app.command()

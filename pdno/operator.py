@@ -112,7 +112,7 @@ class PDNO(Surrogate):
 
     def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
         """L_DDSM with n ~ Unif{1 … N} and ε ~ N(0, 𝒞), both functions of (seed, purpose, step, place in the batch)."""
-        get, shape, law = self.rows(pairs), self._fitted().u_shape, self.diffusion.law
+        get, shape, law = self.rows(pairs), self.fitted().u_shape, self.diffusion.law
 
         def loss(network: Any, rows: NDArray[np.int64], first: int, step: int) -> Tensor:
             a, u, mask = get(rows)
@@ -142,7 +142,7 @@ class PDNO(Surrogate):
 
     def measure(self, pairs: Pairs, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Array:
         """The denoising error e_n, n = 0 … N, on pairs that were not learned from."""
-        shape = self._fitted().u_shape
+        shape = self.fitted().u_shape
         count = min(len(pairs), max(32, ERROR_VALUES // int(np.prod(shape))))
         a, u, mask = self.rows(pairs[:count])(np.arange(count))
         denoise = self._denoiser()
@@ -172,7 +172,7 @@ class PDNO(Surrogate):
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
         """The negative variational lower bound of the paper's appendix for these pairs, in nats a pair and in units of u."""
-        frame = self._fitted()
+        frame = self.fitted()
         fields, parameters = frame.inputs(a, scalars)
         outputs = frame.field("u", u)
         if len(outputs) != len(fields):
@@ -189,7 +189,7 @@ class PDNO(Surrogate):
 
     def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
         """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback."""
-        shape, law = self._fitted().u_shape, self.diffusion.law
+        shape, law = self.fitted().u_shape, self.diffusion.law
         chain, var = self._chain(how)
 
         def noise(n: int) -> Tensor:
@@ -211,6 +211,10 @@ class PDNO(Surrogate):
             callback=how.get("callback"),
         )
         return v / float(np.sqrt(chain.gamma[0]))
+
+    def evaluations(self, **how: Any) -> int:
+        chain, _ = self._chain(how)
+        return 2 * chain.n_steps - 1 if how.get("sampler", self.sampler) == "heun" else chain.n_steps
 
     def _denoiser(self) -> Callable[[int, Tensor, Any], Tensor]:
         assert isinstance(self.network, nn.Module)

@@ -1,101 +1,238 @@
-"""Pictures. Each function takes arrays, returns a matplotlib Figure and leaves no global state behind."""
+"""Pictures: arrays in, a matplotlib Figure out, to be saved by its ``savefig``.
 
-from collections.abc import Sequence
+    data         pairs, preview
+    forecasts    fields, bands
+    judgements   coverage, rank_histogram, spread_skill, spectra, trust, novelty      (of `pdno.diagrams`)
+    training     history                                                              (of `pdno.diagrams`)
+
+Every picture has the keyword `theme`, "light" or "dark". Fields are (channel, *grid), such as `data.test.u[0]`, and x holds
+the nodes of their axis, or of each of their axes, such as `data.test.xarray["x"]`; see `pdno.drawing`.
+"""
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from .dataset import Dataset
+from .diagrams import coverage, history, novelty, rank_histogram, spectra, spread_skill, trust
+from .drawing import (
+    ERROR,
+    INPUT,
+    OUTPUT,
+    Array,
+    Coordinates,
+    Theme,
+    around,
+    band,
+    bar,
+    chart,
+    curve,
+    ink,
+    keys,
+    limits,
+    nodes,
+    plane,
+    sheet,
+    split,
+    themed,
+    tidy,
+)
+from .errors import UserError
 
-__all__ = ["bands", "pairs", "preview"]
+__all__ = [
+    "bands",
+    "coverage",
+    "fields",
+    "history",
+    "novelty",
+    "pairs",
+    "preview",
+    "rank_histogram",
+    "spectra",
+    "spread_skill",
+    "trust",
+]
 
-Array = NDArray[np.float64]
-BLUE, ORANGE = "#0072b2", "#e69f00"  # of the Okabe–Ito palette: apart for every kind of colour vision
+DOTS: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 2.5}
 
 
-def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0) -> Figure:
+# Data
+
+
+@themed
+def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0, *, theme: Theme = "light") -> Figure:
     """One test pair of each data set: the input a above, the output u (line) with its noisy observation (points) below."""
-    figure = Figure(figsize=(3.1 * len(sets), 5.2), layout="constrained")
-    axes = figure.subplots(2, len(sets), squeeze=False)
-    for column, (title, data) in enumerate(sets):
+    figure, axes = sheet(2, len(sets), height=2.4)
+    for (top, bottom), (title, data) in zip(axes.T, sets, strict=True):
         observed = data.test.u if data.test.u_eta is None else data.test.u_eta
-        fields = (data.test.a[sample, 0], data.test.u[sample, 0], observed[sample, 0])
-        top, bottom = axes[0, column], axes[1, column]
-        top.set_title(title, fontsize=11)
-        if fields[1].ndim == 1:
-            _lines(top, bottom, data.test.xarray["x"].values, *fields)
+        a, u, u_eta = (plane(values[sample, :1]) for values in (data.test.a, data.test.u, observed))
+        if u.ndim == 1:
+            x = data.test.xarray["x"].values
+            curve(top, x, a, 0)
+            curve(bottom, x, u_eta, 1, "observed", **DOTS)
+            curve(bottom, x, u, 0, "exact")
+            tidy(top, x)
+            tidy(bottom, x)
         else:
-            _map(top, fields[0], "cividis")
-            _map(bottom, fields[2], "viridis")
+            bar(chart(top, nodes(None, a.shape), a, INPUT), top)
+            bar(chart(bottom, nodes(None, u.shape), u_eta, OUTPUT), bottom)
+        top.set_title(fill(title, 24))
     axes[0, 0].set_ylabel("input a")
-    axes[1, 0].set_ylabel("output u, observed with noise")
+    axes[1, 0].set_ylabel("output u, observed")
+    keys(figure, axes[1])
     return figure
 
 
-def _lines(top: Axes, bottom: Axes, x: Array, a: Array, u: Array, u_eta: Array) -> None:
-    top.plot(x, a, color=BLUE, linewidth=1.2)
-    bottom.plot(x, u_eta, ".", color=ORANGE, markersize=2.5, label="observed")
-    bottom.plot(x, u, color=BLUE, linewidth=1.5, label="exact")
-    bottom.legend(fontsize=8, loc="best", frameon=False)
-    for axes in (top, bottom):
-        axes.set_xlim(x[0], x[-1])
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def _map(axes: Axes, values: Array, colours: str) -> None:
-    image = axes.imshow(values.T, origin="lower", cmap=colours)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    figure = axes.get_figure()
-    assert figure is not None
-    figure.colorbar(image, ax=axes, shrink=0.8)
-
-
-def preview(data: Dataset, count: int = 4) -> Figure:
+@themed
+def preview(data: Dataset, count: int = 4, *, theme: Theme = "light") -> Figure:
     """The first training pairs: inputs above, outputs below; of several channels the first."""
     count = min(count, len(data.train))
-    figure = Figure(figsize=(3.1 * count, 5.2), layout="constrained")
-    axes = figure.subplots(2, count, squeeze=False)
-    for row, name in enumerate(("a", "u")):
-        values = getattr(data.train, name)[:count, 0]
-        x = data.train.xarray.coords.get(str(data.train.xarray[name].dims[2])) if values.ndim > 1 else None
-        for column, field in enumerate(values):
-            _field(axes[row, column], field, None if x is None else x.values)
-        axes[row, 0].set_ylabel(name)
-    for column in range(count):
-        axes[0, column].set_title(f"pair {column}", fontsize=11)
+    figure, axes = sheet(2, count, height=2.1, sharey="row")
+    for row, name in zip(axes, ("a", "u"), strict=True):
+        values = [plane(field[:1]) for field in getattr(data.train, name)[:count]]
+        labels = data.train.xarray.coords.get(str(data.train.xarray[name].dims[-1]))
+        x = labels.values if labels is not None and labels.dtype.kind in "iuf" and values[0].ndim == 1 else None
+        _row(row, values, nodes(x, values[0].shape), INPUT if name == "a" else OUTPUT)
+        row[0].set_ylabel(name)
+    for column, each in enumerate(axes[0]):
+        each.set_title(f"pair {column}")
     return figure
 
 
-def _field(axes: Axes, field: Array, x: Array | None) -> None:
-    if field.ndim == 1:
-        axes.plot(np.arange(len(field)) if x is None else x, field, color=BLUE, linewidth=1.2)
-        axes.spines[["top", "right"]].set_visible(False)
-    else:
-        _map(axes, field.reshape(*field.shape[:2], -1)[..., 0], "viridis")
+def _row(row: Sequence[Axes], values: Sequence[Array], along: list[Array], colours: str) -> None:
+    """Lines, or maps that share their colours."""
+    for axes, field in zip(row, values, strict=True):
+        if field.ndim == 1:
+            curve(axes, along[0], field, 0)
+            tidy(axes, along[0])
+        else:
+            mesh = chart(axes, along, field, colours, limits(*values))
+    if values[0].ndim > 1:
+        bar(mesh, row[-1])
 
 
-def bands(x: Array, panels: Sequence[tuple[str, Array, Array, Array, float]]) -> Figure:
-    """Learned mean and 95 % band beside the exact solution and the band of its noise (`fig:1d_noisy`, `fig:1d_large_noise`).
+# Forecasts
+
+
+@themed
+def fields(
+    a: ArrayLike | None,
+    u: ArrayLike | None,
+    mean: ArrayLike,
+    std: ArrayLike,
+    members: Sequence[ArrayLike] | Array = (),
+    *,
+    x: Coordinates | None = None,
+    observed: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    title: str = "",
+    theme: Theme = "light",
+) -> Figure:
+    """The forecast for one input beside the truth.
+
+    Args:
+        a: the input, None to leave it out; on the grid of u or another.
+        u: the truth, None if it is not known.
+        mean: of the forecast.
+        std: of the forecast.
+        members: some draws, of which up to three are shown.
+        x: nodes of the axis, or of each axis.
+        observed: u with noise.
+        lower: 5 % quantile; with `upper`, the band of lines. Without, it is mean ± 1.64 std.
+        upper: 95 % quantile.
+        title: above everything.
+        theme: "light" or "dark".
+    """
+    wide = {"observed": observed, "truth": u, "mean": mean, **{f"member {k}": v for k, v in enumerate(members[:3], start=1)}}
+    like_u = {name: plane(value) for name, value in wide.items() if value is not None}
+    more = {name: plane(v) for name, v in {"std": std, "lower": lower, "upper": upper}.items() if v is not None}
+    shape = like_u["mean"].shape
+    for name, value in {**like_u, **more}.items():
+        if value.shape != shape:
+            raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; give both on one grid")
+    figure = (_lines if len(shape) == 1 else _maps)(None if a is None else plane(a), like_u, more, nodes(x, shape))
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _lines(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
+    """The input, the forecast, and its error beside its spread."""
+    x, mean, std = along[0], like_u["mean"], more["std"]
+    figure, axes = sheet(1, 2 if a is None else 3, width=9.5, height=3)
+    *rest, middle, right = axes[0]
+    if a is not None:
+        _input(rest[0], a, along)
+    known = "lower" in more and "upper" in more
+    low, high = (more["lower"], more["upper"]) if known else (mean - 1.64 * std, mean + 1.64 * std)
+    band(middle, x, low, high, 0, "90 % band" if known else "mean ± 1.64 std")
+    for name, value in like_u.items():
+        if name.startswith("member"):
+            curve(middle, x, value, 2, "members", linewidth=0.6)
+    if "observed" in like_u:
+        curve(middle, x, like_u["observed"], 1, "observed", **DOTS)
+    curve(middle, x, mean, 0, "mean")
+    band(right, x, -std, std, None, "± std")
+    if "truth" in like_u:
+        curve(middle, x, like_u["truth"], None, "truth", linestyle=":")
+        curve(right, x, mean - like_u["truth"], 3, "mean − truth")
+    right.axhline(0, color=ink(), linewidth=0.8)
+    tidy(middle, x, "output u", xlabel="x")
+    tidy(right, x, "error and spread" if "truth" in like_u else "spread", xlabel="x")
+    keys(figure, (middle, right))
+    return figure
+
+
+def _maps(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
+    """Above, what shares the scale of u; below, input, error and std with scales of their own."""
+    shown = dict(list(like_u.items())[:5])
+    own = {"std": (more["std"], INPUT, limits(more["std"]))}
+    if "truth" in like_u:
+        error = like_u["mean"] - like_u["truth"]
+        own = {"mean − truth": (error, ERROR, around(0, error)), **own}
+    panels = max(len(shown), 1.5 * (len(own) + (a is not None)))
+    figure = Figure(figsize=(min(9.5, 0.8 + 1.9 * panels), 4.4), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False)[:, 0]
+    top, bottom = split(above, 1, len(shown))[0], list(split(below, 1, len(own) + (a is not None))[0])
+    _row(top, list(shown.values()), along, OUTPUT)
+    for axes, name in zip(top, shown, strict=True):
+        axes.set_title(name)
+    if a is not None:
+        _input(bottom.pop(0), a, along)
+    for axes, (name, (value, colours, span)) in zip(bottom, own.items(), strict=True):
+        bar(chart(axes, along, value, colours, span), axes)
+        axes.set_title(name)
+    return figure
+
+
+def _input(axes: Axes, a: Array, along: list[Array]) -> None:
+    """The input, with the nodes of the output if it has as many."""
+    same = a.shape == tuple(len(axis) for axis in along)
+    _row([axes], [a], along if same else nodes(None, a.shape), INPUT)
+    axes.set(title="input a", xlabel="x" if a.ndim == 1 else "")
+
+
+@themed
+def bands(x: ArrayLike, panels: Sequence[tuple[str, Array, Array, Array, float]], *, theme: Theme = "light") -> Figure:
+    """Learned mean and 95 % band beside the exact solution and the band of its noise (`fig:1d_noisy`).
 
     A panel is (title, exact u, learned mean, learned std, std of the noise).
     """
-    figure = Figure(figsize=(4.2 * len(panels), 3.4), layout="constrained")
-    for axes, (title, u, mean, std, noise) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        low, high = mean - 1.96 * std, mean + 1.96 * std
-        axes.fill_between(x, low, high, color=BLUE, alpha=0.25, linewidth=0, label="learned 95 % band")
-        axes.plot(x, mean, color=BLUE, linewidth=1.5, label="learned mean")
-        axes.plot(x, u, color="black", linewidth=1, linestyle=":", label="exact solution")
+    along = np.asarray(x, dtype=np.float64)
+    figure, row = sheet(1, len(panels), height=3.2)
+    for axes, (title, u, mean, std, noise) in zip(row[0], panels, strict=True):
+        band(axes, along, mean - 1.96 * std, mean + 1.96 * std, 0, "learned 95 % band")
+        curve(axes, along, mean, 0, "learned mean")
+        curve(axes, along, u, None, "exact solution", linestyle=":")
         for sign in (-1, 1):
-            label = "exact 95 % band" if sign < 0 else None
-            axes.plot(x, u + sign * 1.96 * noise, color=ORANGE, linewidth=1, linestyle="--", label=label)
-        axes.set_title(title, fontsize=11)
-        axes.set_xlabel("x")
-        axes.set_xlim(x[0], x[-1])
-        axes.locator_params(axis="x", nbins=5)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("u")
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")
+            curve(axes, along, u + sign * 1.96 * noise, 1, "exact 95 % band", linestyle="--", linewidth=1)
+        tidy(axes, along, title, xlabel="x")
+    row[0, 0].set_ylabel("u")
+    keys(figure, row[0])
     return figure

@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel
 from . import checkpoint
 from .errors import UserError
 
-__all__ = ["Record", "State"]
+__all__ = ["Record", "State", "read_rows"]
 
 KIND = "training"
 
@@ -130,7 +130,7 @@ class Record:
         assert self.folder is not None
         for name in ("metrics.jsonl", "times.jsonl"):
             path = self.folder / name
-            kept = [row for row in _read(path) if row["step"] <= step]
+            kept = [row for row in read_rows(path) if row["step"] <= step]
             if name == "metrics.jsonl":
                 self.rows = kept
             if self.writes:
@@ -139,7 +139,7 @@ class Record:
                 temporary.replace(path)
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a log; a last line that was cut short is left out."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:

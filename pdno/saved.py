@@ -10,6 +10,7 @@ from . import checkpoint
 from .baseline import FNO
 from .errors import UserError, nearest
 from .frame import Frame
+from .novelty import Novelty
 from .operator import PDNO
 from .scaling import Scaling
 from .surrogate import Surrogate
@@ -54,6 +55,8 @@ def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict
     model.provenance = dict(metadata["provenance"])
     for name in ("a", "u", "scalars") if model.frame.scalars else ("a", "u"):
         model.scalings[name] = Scaling(tensors[f"scaling.{name}.mean"].numpy(), tensors[f"scaling.{name}.std"].numpy())
+    novelty = {name[8:]: v.numpy() for name, v in tensors.items() if name.startswith("novelty.")}
+    model.novelty = Novelty.from_arrays(novelty) if novelty else None
     if isinstance(model, PDNO) and (model.variance == "analytic" or "model.error" in tensors):
         model.error = tensors["model.error"].numpy()
     return model

@@ -175,7 +175,7 @@ class Quantiles:
 
     def _blocks(self) -> Iterator[slice]:
         """Points to work on at a time."""
-        width = max(1, BLOCK // len(self._items))
+        width = max(1, BLOCK // max(1, self._used))
         return (slice(first, first + width) for first in range(0, self._items.shape[1], width))
 
 

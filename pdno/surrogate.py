@@ -23,6 +23,7 @@ from .engine import fabric
 from .errors import UserError
 from .frame import Frame, arranged, check_finite
 from .nn import NETWORKS, build
+from .novelty import Novelty
 from .progress import progress_bar
 from .scaling import Normalise, Scaling
 from .statistics import Statistics
@@ -38,7 +39,8 @@ ROWS = 2**13  # numbers of a field times rows of a call
 class Prediction:
     """Statistics of the members of each input, in the shape of u.
 
-    Quantiles are exact where `rank_error` is 0; else their rank is wrong by at most this fraction of the members.
+    Quantiles are exact where `rank_error` is 0; else their rank is wrong by at most this fraction of the members. `novelty`
+    is each input's distance from those learned from, see `pdno.novelty`: (sample,), above 1 where it is flagged.
     """
 
     mean: Any
@@ -46,6 +48,12 @@ class Prediction:
     members: int
     quantiles: dict[float, Any] = field(default_factory=dict)
     rank_error: float = 0.0
+    novelty: Array | None = None
+
+    @property
+    def unfamiliar(self) -> Array | None:
+        """Which inputs are unlike those learned from: there no error bar can be trusted. None if that is not known."""
+        return None if self.novelty is None else self.novelty > 1
 
     def quantile(self, level: float) -> Any:
         """The quantile of this level, which must be among those asked for."""
@@ -83,6 +91,7 @@ class Surrogate(ABC):
         self.scalings: dict[str, Scaling] = {}
         self.history: list[dict[str, Any]] = []
         self.provenance: dict[str, Any] = {}
+        self.novelty: Novelty | None = None
 
     # To be said by a model
 
@@ -93,6 +102,16 @@ class Surrogate(ABC):
     @abstractmethod
     def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
         """Normalised members, one row for each (input, member): (rows, channel, *grid)."""
+
+    def evaluations(self, **how: Any) -> int:
+        """Evaluations of the network for one member."""
+        return 1
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that the network has learned."""
+        assert isinstance(self.network, nn.Module)
+        return sum(p.numel() for p in self.network.parameters())
 
     def settings(self) -> dict[str, Any]:
         """Everything that defines the model but data and weights, as plain JSON types."""
@@ -188,6 +207,7 @@ class Surrogate(ABC):
             self.frame = None  # nothing was learned that could be asked
             raise
         self.network, self.history = trained.network, trained.history
+        self.novelty = Novelty.of(pairs.a, validation.a, pairs.scalars, validation.scalars) if validation else None
         self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
         return self
 
@@ -251,7 +271,7 @@ class Surrogate(ABC):
         """What the network is told about inputs: (sample, channel, *grid of u)."""
         if scalars is not None:
             scalars = self.scalings["scalars"].normalise(scalars)
-        return self.tensor(self._fitted().condition(self.scalings["a"].normalise(a), scalars))
+        return self.tensor(self.fitted().condition(self.scalings["a"].normalise(a), scalars))
 
     def tensor(self, values: Array) -> Tensor:
         """Numbers of the type, and in the place, of the network's own."""
@@ -260,7 +280,7 @@ class Surrogate(ABC):
         dtype = np.float64 if like.dtype == torch.float64 else np.float32
         return torch.as_tensor(np.asarray(values, dtype=dtype)).to(like.device)
 
-    def _fitted(self) -> Frame:
+    def fitted(self) -> Frame:
         if self.frame is None:
             raise UserError("this model has not learned anything yet; call fit first, or load one")
         return self.frame
@@ -279,10 +299,10 @@ class Surrogate(ABC):
         **how: Any,
     ) -> Any:
         """Members of u | a: (members, *shape of u). Arguments as in `predict`."""
-        frame = self._fitted()
+        frame = self.fitted()
         fields, parameters = frame.inputs(a, scalars)
         out = np.empty((_positive(members), len(fields), *frame.u_shape))
-        for inputs, numbers, values in self._members(fields, parameters, members, seed, chunk, first, how):
+        for inputs, numbers, values in self.stream(fields, parameters, members, seed, chunk, first, **how):
             out[numbers, inputs] = values
         return frame.outputs(out, a)
 
@@ -312,14 +332,14 @@ class Surrogate(ABC):
             progress: show a bar on terminals.
             how: handed on to the model, such as steps=20.
         """
-        frame = self._fitted()
+        frame = self.fitted()
         fields, parameters = frame.inputs(a, scalars)
         quantiles = _levels(quantiles)
         out = np.empty((2 + len(quantiles), len(fields), *frame.u_shape))
         current, rank_error, done = Statistics(frame.u_shape, quantiles), 0.0, 0
         drawn = 1 if self.deterministic else _positive(members)
         with progress_bar("predicting", "members") if progress else nullcontext() as bar:
-            for inputs, _, values in self._members(fields, parameters, drawn, seed, chunk, first, how):
+            for inputs, _, values in self.stream(fields, parameters, drawn, seed, chunk, first, **how):
                 for i in np.unique(inputs):
                     current.add(values[inputs == i])
                     if current.moments.count == drawn:
@@ -331,14 +351,25 @@ class Surrogate(ABC):
                 if bar is not None:
                     bar(done, len(fields) * drawn)
         mean, std, *rest = (frame.outputs(values, a) for values in out)
-        return Prediction(mean, std, members, dict(zip(quantiles, rest, strict=True)), rank_error)
+        novelty = None if self.novelty is None else self.novelty.distance(fields, parameters)
+        return Prediction(mean, std, members, dict(zip(quantiles, rest, strict=True)), rank_error, novelty)
 
     @torch.no_grad()
-    def _members(
-        self, a: Array, scalars: Array | None, members: int, seed: int, chunk: int | None, start: int, how: Mapping[str, Any]
+    def stream(
+        self,
+        a: Array,
+        scalars: Array | None = None,
+        members: int = 1,
+        seed: int = 0,
+        chunk: int | None = None,
+        start: int = 0,
+        **how: Any,
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """(inputs, members, values) for all members of all inputs in turn, chunk by chunk; inputs are numbered from `start`."""
-        frame = self._fitted()
+        """(inputs, members, values) for all members of all inputs in turn, chunk by chunk, in the memory of a chunk.
+
+        Inputs are (sample, channel, *grid) and (sample, parameter), and are numbered from `start`.
+        """
+        frame = self.fitted()
         assert isinstance(self.network, nn.Module)
         self.network.eval()
         total = len(a) * members
@@ -356,7 +387,7 @@ class Surrogate(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the model into one file, which `pdno.load` reads; no code is stored, and none is run on loading."""
-        frame = self._fitted()
+        frame = self.fitted()
         assert isinstance(self.network, nn.Module)
         tensors = {f"network.{name}": v for name, v in self.network.state_dict().items()}
         for name, scaling in self.scalings.items():
@@ -364,6 +395,8 @@ class Surrogate(ABC):
         numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
         tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
         tensors |= {f"model.{name}": torch.from_numpy(v) for name, v in self.arrays().items()}
+        if self.novelty is not None:
+            tensors |= {f"novelty.{name}": torch.from_numpy(np.array(v)) for name, v in self.novelty.arrays().items()}
         metadata = {"model": self.name, **self.settings(), "frame": frame.to_json(), "provenance": self.provenance}
         checkpoint.save(Path(path), "model", tensors, metadata)
 

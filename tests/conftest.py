@@ -1,10 +1,14 @@
 """Fixtures that several test files share."""
 
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pdno.cli import main
+from tests.helpers import SMALL
 
 
 @pytest.fixture
@@ -28,3 +32,31 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
 def small_blocks(monkeypatch) -> None:
     """Blocks of four Darcy samples at 8², so that a small store has many."""
     monkeypatch.setattr("pdno.store.CHUNK_BYTES", 4 * 8 * 64)
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
+    """Run a command that succeeds, in an empty folder: what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(arguments: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            main(shlex.split(arguments))
+        answer = capsys.readouterr()
+        assert stop.value.code == 0, answer.err
+        return answer.out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory) -> Path:
+    """A folder with mine.npz (40 pairs named force and deflection, groups of two) and a finished run."""
+    folder = tmp_path_factory.mktemp("done")
+    a, u = np.random.default_rng(0).standard_normal((2, 40, 16))
+    np.savez(folder / "mine.npz", force=a, deflection=u, site=np.repeat(np.arange(20), 2))
+    names = "--a force --u deflection --dims sample,x --group site"
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(f"train {folder / 'mine.npz'} {names} --out {folder / 'run'} {SMALL}"))
+    assert stop.value.code == 0
+    return folder

@@ -3,6 +3,11 @@
 import hashlib
 from pathlib import Path
 
+SMALL = (
+    "--set network.kind=unet --set network.base=8 --set network.multipliers=[1,2] --set diffusion.n_steps=8 "
+    "--set training.updates=2 --set training.batch=4"
+)
+
 
 def digest(store: Path) -> str:
     """SHA-256 of every path and byte below a folder."""

@@ -26,8 +26,26 @@ LAYERS = {
     },
     "the law": {"schedule", "base", "diffusion", "reverse", "nn"},
     "the work": {"engine", "generation", "checkpoint", "record", "train", "statistics"},
+    "the judgement": {"metrics", "calibration", "conformal", "novelty", "density"},
     "the model": {"scaling", "frame", "surrogate", "operator", "baseline", "saved"},
-    "the front door": {"plot", "inspection", "demo", "config", "runs", "cli", "__main__"},
+    "the front door": {
+        "drawing",
+        "diagrams",
+        "plot",
+        "figures",
+        "inspection",
+        "demo",
+        "config",
+        "results",
+        "evaluation",
+        "verdict",
+        "assessment",
+        "prediction",
+        "report",
+        "runs",
+        "cli",
+        "__main__",
+    },
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -11,44 +11,13 @@ import pytest
 import xarray as xr
 
 import pdno
-from pdno import UserError, formats, runs
+from pdno import UserError, formats, prediction, runs
 from pdno import train as training
 from pdno.cli import main
 from pdno.config import Config
+from tests.helpers import SMALL
 
 Say = Callable[[str], str]
-SMALL = (
-    "--set network.kind=unet --set network.base=8 --set network.multipliers=[1,2] --set diffusion.n_steps=8 "
-    "--set training.updates=2 --set training.batch=4"
-)
-
-
-@pytest.fixture
-def say(tmp_path, monkeypatch, capsys) -> Say:
-    """Run a command that succeeds, in an empty folder: what it prints."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(arguments: str) -> str:
-        with pytest.raises(SystemExit) as stop:
-            main(shlex.split(arguments))
-        answer = capsys.readouterr()
-        assert stop.value.code == 0, answer.err
-        return answer.out
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def done(tmp_path_factory) -> Path:
-    """A folder with mine.npz (40 pairs named force and deflection, groups of two) and a finished run."""
-    folder = tmp_path_factory.mktemp("done")
-    a, u = np.random.default_rng(0).standard_normal((2, 40, 16))
-    np.savez(folder / "mine.npz", force=a, deflection=u, site=np.repeat(np.arange(20), 2))
-    names = "--a force --u deflection --dims sample,x --group site"
-    with pytest.raises(SystemExit) as stop:
-        main(shlex.split(f"train {folder / 'mine.npz'} {names} --out {folder / 'run'} {SMALL}"))
-    assert stop.value.code == 0
-    return folder
 
 
 def elliptic(name: str, train: int = 20, test: int = 2) -> None:
@@ -178,7 +147,7 @@ def test_blocks_of_a_prediction_are_those_of_one_call(done, say) -> None:
     say(f"predict {done}/run --split train --members 2 --steps 2 --quantiles 0.25,0.25 --seed 7 --out train.zarr")
     found = predicted("train.zarr")
     a = runs.data_of(done / "run").train.a
-    assert len(a) > runs.BLOCK
+    assert len(a) > prediction.BLOCK
     expected = pdno.load(done / "run").predict(a, members=2, steps=2, seed=7, quantiles=(0.25,))
     np.testing.assert_array_equal(found["mean"], expected.mean)
     np.testing.assert_array_equal(found["quantile_0.25"], expected.quantile(0.25))
@@ -187,9 +156,9 @@ def test_blocks_of_a_prediction_are_those_of_one_call(done, say) -> None:
 
 def test_a_prediction_goes_on_where_it_was(done, tmp_path, monkeypatch) -> None:
     def predict(out: str) -> xr.Dataset:
-        return runs.predict(done / "run", None, tmp_path / out, members=2, split="train")
+        return prediction.predict(done / "run", None, tmp_path / out, members=2, split="train")
 
-    whole, calls, write = predict("whole.zarr"), [], runs.store.write
+    whole, calls, write = predict("whole.zarr"), [], prediction.store.write
 
     def dying(*arguments: object) -> None:
         calls.append(arguments)
@@ -197,7 +166,7 @@ def test_a_prediction_goes_on_where_it_was(done, tmp_path, monkeypatch) -> None:
             raise KeyboardInterrupt
         write(*arguments)
 
-    monkeypatch.setattr(runs.store, "write", dying)
+    monkeypatch.setattr(prediction.store, "write", dying)
     with pytest.raises(KeyboardInterrupt):
         predict("broken.zarr")
     again = predict("broken.zarr")

@@ -1,0 +1,213 @@
+"""What `pdno evaluate` does: a run is judged by pairs that it has not learned from.
+
+RUN/results.json              a row a number, the verdict, and what they rest on
+RUN/evaluation.npz            curves, maps and cases that the report draws
+RUN/intervals.safetensors     the repair of intervals, which `pdno predict` applies
+"""
+
+import json
+import os
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from . import checkpoint, results, store
+from .config import Config
+from .conformal import Conformal
+from .dataset import Dataset, Pairs
+from .errors import UserError
+from .evaluation import LEVEL, Evaluation, evaluate
+from .loading import open_chosen
+from .lock import alone
+from .runs import config_of, data_of
+from .saved import load
+from .selection import Selection
+from .surrogate import Surrogate
+from .verdict import verdict
+
+__all__ = ["assess", "digest", "intervals", "is_current"]
+
+Array = NDArray[Any]
+KIND = "intervals"
+
+
+def assess(
+    run: Path,
+    file: Path | None = None,
+    chosen: Selection | None = None,
+    *,
+    members: int = 100,
+    seed: int = 0,
+    split: str = "test",
+    calibrate: int = 100,
+    device: str = "cpu",
+    command: str = "",
+    **how: Any,
+) -> Evaluation:
+    """Judge a run and write what was found into its folder.
+
+    Args:
+        run: folder of the run.
+        file: other data to judge by; the run's own test pairs if left out.
+        chosen: which array of the file is which, if not as it was for training.
+        members, seed, calibrate, how: as in `pdno.evaluate`.
+        split: of the run's own data, "test" or "validation".
+        device: where to compute.
+        command: the command line, for the record.
+    """
+    model = load(run, device=device)
+    config = config_of(run)
+    data = _own(run, split) if file is None or _same(file, config) else _other(run, file, chosen, config)
+    e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **how)
+    with alone(run):
+        _save_intervals(run / "intervals.safetensors", e, members, how)
+        _save_arrays(run / "evaluation.npz", e, data.test)
+        results.write(
+            run / "results.json",
+            _rows(e, model, config, run, seed, command),
+            machine=results.machine(),
+            model=digest(run),
+            facts=e.facts,
+            verdict=[asdict(statement) for statement in verdict(e)],
+            diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
+            cases=[{"title": case.title, "number": case.number} for case in e.cases],
+        )
+    return e
+
+
+def digest(run: Path) -> str:
+    """Of the model's file: tells whether results belong to it."""
+    return blake2b((run / "model.safetensors").read_bytes(), digest_size=8).hexdigest()
+
+
+def is_current(run: Path) -> bool:
+    """Whether the run was evaluated, as it is now."""
+    path = run / "results.json"
+    return path.exists() and (run / "evaluation.npz").exists() and results.read(path).get("model") == digest(run)
+
+
+def _same(file: Path, config: Config) -> bool:
+    return file.resolve() == Path(config.data.file).resolve()
+
+
+def _own(run: Path, split: str) -> Dataset:
+    if split not in ("test", "validation"):
+        raise UserError(f"--split {split}: a model is judged by pairs that it has not learned from; choose test or validation")
+    data = data_of(run)
+    pairs = data.splits().get(split)
+    if not pairs:
+        raise UserError(f"the data of {run} have no {split} pairs; name other data to judge by")
+    return replace(data, test=pairs)
+
+
+def _other(run: Path, file: Path, chosen: Selection | None, config: Config) -> Dataset:
+    """Other data, as test pairs beside the run's own training and validation pairs, without any that were learned from."""
+    if chosen is None and not store.is_store(file):
+        names = {k: v for k, v in config.data.options.items() if k not in ("test_file", "cache", "mask")}
+        chosen = Selection(**{k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}) if names else None
+    data = open_chosen(file, chosen, None, config.data.options.get("mask"), None)
+    test = data.test if len(data.test) else data.train
+    try:
+        own = data_of(run)
+    except UserError:  # moved or changed since
+        return replace(data, train=data.train[:0], validation=None, test=test)
+    learned = {_bytes(a) for a in own.train.a}
+    fresh = np.flatnonzero([_bytes(a) not in learned for a in test.a])
+    if not len(fresh):
+        raise UserError(f"all inputs in {file} were learned from; bring fresh ones to judge by")
+    return replace(data, train=own.train, validation=own.validation, test=test[fresh])
+
+
+def _bytes(a: Array) -> bytes:
+    return blake2b(np.ascontiguousarray(a, dtype=np.float64).tobytes(), digest_size=16).digest()
+
+
+def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str) -> list[dict[str, Any]]:
+    facts = e.facts
+    noise = facts["noise"]
+    known = {
+        "test": facts["data"],
+        "method": _method(model, config, facts),
+        **{name: facts[name] for name in ("grid", "train", "members", "evaluations", "parameters", "sample_seconds")},
+        "noise": noise,
+        "train_seconds": _training_seconds(run),
+        "seed": seed,
+        "command": command,
+    }
+    names = [name for name in results.MEANING if name in e.scores]
+    return [
+        results.row(
+            name,
+            e.scores[name].value,
+            error=e.scores[name].error,
+            paper=results.paper(facts["data"], facts["grid"], noise or "", name),
+            **known,
+        )
+        for name in names
+    ]
+
+
+def _method(model: Surrogate, config: Config, facts: dict[str, Any]) -> str:
+    """The name of the method as in results: the paper's own settings are told from ours."""
+    parts = ("network", "diffusion", "reverse")
+    for noisy in ("", ":noisy") if model.name == "pdno" else ():
+        try:
+            paper = Config.preset(f"paper:{facts['data']}{noisy}")
+        except UserError:
+            break
+        if all(getattr(config, part) == getattr(paper, part) for part in parts):
+            return "pdno-paper"
+    functional = model.name == "pdno" and config.diffusion.base.startswith("field")
+    return "pdno-functional" if functional else model.name
+
+
+def _training_seconds(run: Path) -> float | None:
+    """Of all sessions: in the log each begins anew."""
+    path = run / "times.jsonl"
+    times = [json.loads(line)["seconds"] for line in path.read_text().splitlines()] if path.exists() else []
+    ends = [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
+    return float(sum(ends)) if ends else None
+
+
+def _save_arrays(path: Path, e: Evaluation, test: Pairs) -> None:
+    arrays: dict[str, Any] = {}
+    for name in ("coverage", "histogram", "spread_skill"):
+        if (part := getattr(e, name)) is not None:
+            arrays |= {f"{name}.{key}": value for key, value in asdict(part).items()}
+    if e.spectra is not None:
+        arrays |= {"spectra.members": e.spectra[0], "spectra.observed": e.spectra[1]}
+    arrays |= {name: getattr(e, name) for name in ("trust", "novelty", "novelty_held") if getattr(e, name) is not None}
+    arrays |= {f"axis.{name}": test.xarray[name].values for name in test.xarray["u"].dims[2:] if name in test.xarray.coords}
+    for case in e.cases:
+        fields = {key: value for key, value in vars(case).items() if isinstance(value, np.ndarray)}
+        arrays |= {f"case.{case.title}.{key}": np.asarray(value, dtype=np.float32) for key, value in fields.items()}
+    temporary = path.with_name(f"{path.name}.partial")
+    with temporary.open("wb") as target:
+        np.savez_compressed(target, **arrays)
+    os.replace(temporary, path)
+
+
+def _save_intervals(path: Path, e: Evaluation, members: int, how: dict[str, Any]) -> None:
+    if not e.repair:
+        path.unlink(missing_ok=True)
+        return
+    tensors = {
+        f"{name}.{key}": torch.from_numpy(np.array(value)) for name, c in e.repair.items() for key, value in c.arrays().items()
+    }
+    checkpoint.save(path, KIND, tensors, {"level": LEVEL, "members": members, "how": how})
+
+
+def intervals(run: Path, how: dict[str, Any]) -> Conformal | None:
+    """The repair for points that `pdno evaluate` measured with these settings of the sampler, None if there is none."""
+    path = run / "intervals.safetensors"
+    if not path.exists():
+        return None
+    tensors, metadata = checkpoint.load(path, KIND)
+    if metadata.get("how") != how:
+        return None
+    return Conformal.from_arrays({name[7:]: v.numpy() for name, v in tensors.items() if name.startswith("points.")})

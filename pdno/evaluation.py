@@ -1,0 +1,421 @@
+"""How good is a model, and how far can it be trusted? All scores of its forecasts for pairs that it has not learned from.
+
+    accuracy      the mean against the clean u                      MRLE, RMSE, residual of the equation
+    law           members against observations u^η                  fair CRPS, energy score, NLL, spectra
+    honesty       the rank of observations among members            coverage, rank histogram, diagnosis, spread–skill
+    repair        conformal intervals, from pairs that were held out
+    familiarity   inputs that are unlike those learned from
+
+Members are judged as they come, so that memory does not grow with their number. Data without noisy test outputs are judged
+by their u throughout.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .calibration import (
+    Curve,
+    Diagnosis,
+    Histogram,
+    Ranks,
+    SpreadSkill,
+    coverage,
+    diagnose,
+    functionals,
+    rank_histogram,
+    sharpness,
+    spread_skill,
+)
+from .conformal import Conformal
+from .dataset import Dataset, Pairs
+from .density import recovered
+from .equation import Equation
+from .errors import UserError
+from .frame import check_finite
+from .metrics import (
+    RunningCRPS,
+    RunningEnergy,
+    Score,
+    mean_std,
+    mrle,
+    mstd,
+    nll,
+    per_sample,
+    relative_residual,
+    rmse,
+    spectral_distance,
+    spectrum,
+)
+from .noise import FieldNoise, Gaussian, GaussianMixture, parse
+from .progress import progress_bar
+from .statistics import Moments, Statistics
+from .surrogate import Surrogate
+
+__all__ = ["Case", "Evaluation", "Forecast", "evaluate", "forecast"]
+
+Array = NDArray[Any]
+LEVELS = (0.5, 0.9, 0.95)
+LEVEL = 0.9  # of the intervals that are repaired and mapped
+SEEN = 100  # members from which spectra are taken, and training outputs that stand for "ignoring a"
+SHOWN = 3  # members in a picture
+
+
+QUANTILES = tuple(sorted({q for level in LEVELS for q in ((1 - level) / 2, (1 + level) / 2)}))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was forecast for some pairs. Fields are (sample, channel, *grid)."""
+
+    mean: Array
+    std: Array
+    member: Array  # the first one
+    pit: Array
+    quantiles: Array  # (level, sample, channel, *grid), of QUANTILES
+    whole: Array  # PIT of the functionals of whole fields, (sample, 2)
+    crps: Array
+    energy: Array  # (sample,)
+    spectrum: Array  # (sample, band), mean over members
+    members: int
+    seconds: float
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Lower and upper end of the central interval of one of LEVELS."""
+        low, high = (QUANTILES.index(q) for q in ((1 - level) / 2, (1 + level) / 2))
+        return self.quantiles[low], self.quantiles[high]
+
+
+class _Judge:
+    """One input's ensemble, judged as its members come."""
+
+    def __init__(self, observed: Array, mask: Array | None, seed: int, index: int) -> None:
+        self.mask = mask
+        u = self._known(observed)
+        self.statistics = Statistics(u.shape, QUANTILES)
+        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
+        self.ranks = Ranks(u, seed, index)
+        self.whole = Ranks(functionals(u[None])[0], seed + 1, index)
+        self.spectrum = Moments(spectrum(u[None]).shape[1:])
+        self.first: Array | None = None
+
+    def _known(self, fields: Array) -> Array:
+        return fields if self.mask is None else np.where(self.mask, fields, 0.0)
+
+    def add(self, members: Array) -> None:
+        self.first = members[0] if self.first is None else self.first
+        members = self._known(members)
+        for judge in (self.statistics, self.crps, self.energy, self.ranks):
+            judge.add(members)
+        self.whole.add(functionals(members))
+        seen = members[: max(0, SEEN - self.spectrum.count)]
+        if len(seen):
+            self.spectrum.add(spectrum(seen))
+
+    @property
+    def count(self) -> int:
+        return self.statistics.moments.count
+
+    def results(self) -> dict[str, Any]:
+        moments, quantiles = self.statistics.moments, self.statistics.quantiles
+        return {
+            "mean": moments.mean,
+            "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
+            "member": self.first,
+            "pit": self.ranks.pit,
+            "quantiles": np.stack(list(quantiles.values.values())),
+            "whole": self.whole.pit,
+            "crps": self.crps.value,
+            "energy": self.energy.value,
+            "spectrum": self.spectrum.mean,
+        }
+
+
+def forecast(
+    model: Surrogate,
+    pairs: Pairs,
+    members: int = 100,
+    seed: int = 0,
+    start: int = 0,
+    progress: Callable[[int], None] | None = None,
+    **how: Any,
+) -> Forecast:
+    """Forecast these pairs and compare members with observations as they come.
+
+    Args:
+        model: any model or baseline; a deterministic one gives a single member.
+        pairs: inputs and observations.
+        members: to draw for each input.
+        seed: of the members.
+        start: number of the first input, which its members are a function of.
+        progress: called with the number of members after each call of the network.
+        how: handed on to the model, such as steps=20.
+    """
+    begin = perf_counter()
+    observed, mask = _observed(pairs), pairs.mask
+    drawn = 1 if model.deterministic else members
+    found: list[dict[str, Any]] = []
+    judge: _Judge | None = None
+    for inputs, _, values in model.stream(pairs.a, pairs.scalars, drawn, seed, None, start, **how):
+        for i in np.unique(inputs):
+            if judge is None:
+                judge = _Judge(observed[i], None if mask is None else mask[i], seed, start + int(i))
+            judge.add(values[inputs == i])
+            if judge.count == drawn:
+                found.append(judge.results())
+                judge = None
+        if progress is not None:
+            progress(len(inputs))
+    fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    fields["quantiles"] = np.moveaxis(fields["quantiles"], 1, 0)
+    return Forecast(**fields, members=drawn, seconds=perf_counter() - begin)
+
+
+def _observed(pairs: Pairs) -> Array:
+    return pairs.u if pairs.u_eta is None else pairs.u_eta
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input to look at, with its forecast; fields are (channel, *grid)."""
+
+    title: str
+    number: int
+    a: Array
+    u: Array
+    observed: Array
+    mean: Array
+    std: Array
+    lower: Array
+    upper: Array
+    members: Array
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores and diagnostics of a model. `pdno.verdict` puts them into words, `pdno.report` on a page."""
+
+    scores: dict[str, Score]
+    facts: dict[str, Any]
+    cases: tuple[Case, ...]
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)  # of "points", "field means", "roughness"
+    coverage: Curve | None = None
+    histogram: Histogram | None = None
+    spread_skill: SpreadSkill | None = None
+    trust: Array | None = None  # coverage of LEVEL intervals at each point
+    spectra: tuple[Array, Array] | None = None  # of members and observations: (band,)
+    novelty: Array | None = None  # of test inputs
+    novelty_held: Array | None = None  # of validation inputs
+    repair: dict[str, Conformal] = field(default_factory=dict)  # for "points" and "fields"
+
+
+def evaluate(
+    model: Surrogate,
+    data: Dataset | Pairs,
+    *,
+    members: int = 100,
+    seed: int = 0,
+    calibrate: int = 100,
+    progress: bool = True,
+    **how: Any,
+) -> Evaluation:
+    """Judge a model by the test pairs of these data.
+
+    Args:
+        model: any model or baseline.
+        data: test pairs to judge by; of a Dataset, validation pairs are those that intervals are repaired with, training
+            pairs tell what ignoring the input would give, and the equation, if it is known, what the residual is.
+        members: to draw for each input.
+        seed: of the members.
+        calibrate: at most this many validation pairs are forecast for the repair; 0 for none.
+        progress: show a bar on terminals.
+        how: handed on to the model, such as steps=20.
+    """
+    whole = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
+    test = _checked(model, whole.test, "test")
+    held = None if whole.validation is None or calibrate < 1 else _checked(model, whole.validation[:calibrate], "validation")
+    if isinstance(members, bool) or members < 2:
+        raise UserError(f"members = {members}: a spread needs at least two")
+    total = (len(test) + (len(held) if held else 0)) * (1 if model.deterministic else members)
+    with progress_bar("judging", "members") if progress else nullcontext() as bar:
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            if bar is not None:
+                bar(min(done, total), total)
+
+        f = forecast(model, test, members, seed, 0, count, **how)
+        g = forecast(model, held, members, seed, len(test), count, **how) if held else None
+    scores = {**_accuracy(f, test, whole), **_law(f, test, whole)}
+    diagnostics: dict[str, Any] = {} if model.deterministic else _honesty(f, test, scores)
+    repair = {} if g is None or held is None else _repair(f, g, test, held, scores)
+    novelty = None if model.novelty is None else model.novelty.distance(test.a, test.scalars)
+    if novelty is not None:
+        scores["unfamiliar"] = Score.mean((novelty > 1).astype(float))
+    held_novelty = None if model.novelty is None or held is None else model.novelty.distance(held.a, held.scalars)
+    observed = spectrum(_known(_observed(test), test))
+    return Evaluation(
+        scores,
+        _facts(model, whole, f, held, how),
+        _cases(model, test, f, scores["mrle"].each, seed, how),
+        repair=repair,
+        novelty=novelty,
+        novelty_held=held_novelty,
+        spectra=(f.spectrum.mean(axis=0), observed.mean(axis=0)),
+        **diagnostics,
+    )
+
+
+def _checked(model: Surrogate, pairs: Pairs, what: str) -> Pairs:
+    """Pairs that this model can be asked about."""
+    if not len(pairs):
+        raise UserError(f"there are no {what} pairs to judge by; hold some out, or bring other data")
+    frame = model.fitted()
+    frame.inputs(pairs.a, pairs.scalars)
+    if pairs.u.shape[1:] != frame.u_shape:
+        raise UserError(f"{what} outputs have shape {pairs.u.shape[1:]}, but the model learned {frame.u_shape}")
+    check_finite(pairs)
+    return pairs
+
+
+def _known(fields: Array, pairs: Pairs) -> Array:
+    """Fields with zeros where outputs are not known."""
+    return fields if pairs.mask is None else np.where(pairs.mask, fields, 0.0)
+
+
+def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
+    """The mean and one member against the clean u."""
+    u, mask = test.u, test.mask
+    found = {"mrle": mrle(f.mean, u, mask=mask), "rmse": rmse(f.mean, u, mask=mask)}
+    if f.members > 1:
+        squared, size = (per_sample(np.square(_known(v, test)), mask=mask) for v in (f.mean - u, u))
+        chance = per_sample(f.std**2, mask=mask) / f.members  # what a mean over so many members owes to chance
+        found["mrle_fair"] = Score.mean(np.sqrt(np.maximum(squared - chance, 0.0) / size))
+        found["mrle_member"] = mrle(f.member, u, mask=mask)
+    if len(data.train) and data.train.mask is None:
+        average = data.train.u[:1000].mean(axis=0)
+        found["mrle_ignoring_a"] = mrle(np.broadcast_to(average, u.shape), u, mask=mask)
+    if data.equation is not None and mask is None:
+        found |= _residuals(data.equation, f, test)
+    return found
+
+
+def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]:
+    """‖𝒢(v; a)‖/‖𝒢(0; a)‖: 1 for a field of zeros, 0 for a solution."""
+    if test.u.shape[1:] != (1, *equation.grid.shape):
+        return {}
+    reference = equation.residual(np.zeros_like(test.u), test.a)
+    fields = {"mean": f.mean, "u": test.u} | ({"member": f.member} if f.members > 1 else {})
+    return {f"residual_{name}": relative_residual(equation.residual(v, test.a), reference) for name, v in fields.items()}
+
+
+def _law(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
+    """Members against observations."""
+    observed, mask = _observed(test), test.mask
+    found = {"crps": Score.mean(per_sample(f.crps, mask=mask)), "energy_score": Score.mean(f.energy)}
+    found["spectral_distance"] = spectral_distance(f.spectrum, spectrum(_known(observed, test)))
+    if len(data.train) and data.train.mask is None:
+        outputs = data.train.u[:SEEN]
+        found["crps_ignoring_a"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
+    if f.members > 1:
+        found["nll"] = nll(f.mean, f.std, observed, mask=mask)
+        found["mean_std"], found["mstd"] = mean_std(f.std, mask=mask), mstd(f.std, f.members, mask=mask)
+        noise = parse(str(data.provenance.get("noise", "none")))
+        if isinstance(noise, Gaussian | GaussianMixture | FieldNoise):
+            found["std_over_noise"] = recovered(f.std, noise.std)
+    return found
+
+
+def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
+    running = RunningCRPS(np.nan_to_num(observed))
+    running.add(outputs)
+    return float(per_sample(running.value[None], mask=None if test.mask is None else test.mask[i : i + 1])[0])
+
+
+def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
+    """Observations among members; adds coverage and spread to the scores."""
+    mask, observed = test.mask, _observed(test)
+    levels = np.linspace(0.02, 0.98, 49)
+    for level in LEVELS:
+        inside = (np.abs(f.pit - 0.5) <= level / 2).astype(float)
+        scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
+    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*f.interval(LEVEL), mask=mask)
+    spread = spread_skill(f.std, _known(observed - f.mean, test), f.members, mask=mask)
+    scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
+    inside = np.abs(f.pit - 0.5) <= LEVEL / 2
+    trust = inside.mean(axis=0) if mask is None else np.where(mask, inside, 0).sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
+    return {
+        "diagnoses": {
+            "points": diagnose(f.pit, mask=mask),
+            "field means": diagnose(f.whole[:, :1]),
+            "roughness": diagnose(f.whole[:, 1:]),
+        },
+        "coverage": coverage(f.pit, levels, mask=mask),
+        "histogram": rank_histogram(f.pit, mask=mask),
+        "spread_skill": spread,
+        "trust": trust,
+    }
+
+
+def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str, Score]) -> dict[str, Conformal]:
+    """Intervals for points and bands for whole fields, from the held-out forecast g, tried on f."""
+    observed, mask = _known(_observed(test), test), test.mask
+    fields = *g.interval(LEVEL), g.std, _known(_observed(held), held)
+    try:
+        found = {
+            "points": Conformal.of(*fields, LEVEL, mask=held.mask),
+            "fields": Conformal.of(*fields, LEVEL, share=1.0, mask=held.mask),
+        }
+    except UserError:  # too few pairs, or too few that are known at some point
+        return {}
+    for name, conformal in found.items():
+        low, high = conformal.repair(*f.interval(LEVEL), f.std)
+        inside = (low <= observed) & (observed <= high)
+        if name == "points":
+            scores["coverage_90_repaired"] = Score.mean(per_sample(inside.astype(float), mask=mask))
+            scores["width_90_repaired"] = sharpness(low, high, mask=mask)
+        else:
+            known = inside if mask is None else inside | ~mask
+            scores["fields_90_repaired"] = Score.mean(known.reshape(len(known), -1).all(axis=1).astype(float))
+    return found
+
+
+def _facts(model: Surrogate, data: Dataset, f: Forecast, held: Pairs | None, how: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "data": str(data.provenance.get("name", "pairs")),
+        "noise": data.provenance.get("noise"),
+        "grid": "x".join(map(str, data.test.u.shape[2:])),
+        "train": len(data.train) or model.provenance.get("pairs"),
+        "inputs": len(data.test),
+        "held": len(held) if held else 0,
+        "observed": "u" if data.test.u_eta is None else "u_eta",
+        "members": f.members,
+        "evaluations": model.evaluations(**how),
+        "parameters": model.parameters,
+        "sample_seconds": f.seconds,
+        "deterministic": model.deterministic,
+        "alarm": None if model.novelty is None else float(model.novelty.alarm),
+    }
+
+
+def _cases(model: Surrogate, test: Pairs, f: Forecast, errors: Array, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
+    """The best, a typical and the worst input, by the relative error of the mean."""
+    order = np.argsort(errors, kind="stable")
+    places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
+    observed, (lower, upper) = _observed(test), f.interval(LEVEL)
+    cases = []
+    for title, place in places.items():
+        i = int(order[place])
+        a, s = test.a[i : i + 1], None if test.scalars is None else test.scalars[i : i + 1]
+        shown = 1 if model.deterministic else min(SHOWN, f.members)
+        members = np.concatenate([values for _, _, values in model.stream(a, s, shown, seed, None, i, **how)])
+        fields = (test.u[i], observed[i], f.mean[i], f.std[i], lower[i], upper[i])
+        cases.append(Case(title, i, a[0], *fields, members))
+    return tuple(cases)

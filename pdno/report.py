@@ -1,0 +1,266 @@
+"""The report of a run: one HTML file that opens anywhere, with the verdict first.
+
+It is made from what `pdno evaluate` wrote (results.json, evaluation.npz) and from the run's own files. It loads nothing, runs
+nothing, and everything that came from data is escaped.
+"""
+
+import base64
+import io
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.box import SIMPLE
+from rich.table import Table
+
+from . import __version__, plot, results
+from .errors import UserError
+from .evaluation import LEVEL
+from .record import read_rows
+from .verdict import percent
+
+__all__ = ["render", "statements", "table", "write_report"]
+
+Array = NDArray[Any]
+DPI = 110
+SHARES = ("mrle", "coverage", "fields", "unfamiliar")  # metrics that are read as percentages
+CASES = {"best": "The smallest error", "typical": "A typical error", "worst": "The largest error"}
+
+
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write the report of a run that was evaluated, into RUN/report.html if no other place is named."""
+    path = run / "report.html" if out is None else out
+    temporary = path.with_name(f"{path.name}.partial")
+    try:
+        temporary.write_text(render(run), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}; name another file with --out") from None
+    os.replace(temporary, path)
+    return path
+
+
+def render(run: Path) -> str:
+    """The report as HTML."""
+    found, arrays = results.read(run / "results.json"), _arrays(run / "evaluation.npz")
+    config = (run / "config.toml").read_text(encoding="utf-8") if (run / "config.toml").exists() else ""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files("pdno").joinpath("report.html").read_text(encoding="utf-8"))
+    facts, first = found["facts"], found["rows"][0]
+    return template.render(
+        title=f"{first['method']} on {facts['data']}",
+        subtitle=f"How far this model can be trusted, from {facts['inputs']} test inputs that it has not learned from.",
+        verdict=found["verdict"],
+        story=_story(found, config),
+        rows=[_cells(row) for row in found["rows"]],
+        with_paper=any(row["paper"] is not None for row in found["rows"]),
+        footnote=_footnote(facts),
+        pictures=_pictures(run, found, arrays),
+        commands=_commands(first, run, config),
+        provenance=_provenance(found),
+        config=config,
+    )
+
+
+def table(found: Mapping[str, Any]) -> Table:
+    """The scores for a terminal."""
+    facts = found["facts"]
+    shown = Table(box=SIMPLE, pad_edge=False, title=f"{found['rows'][0]['method']} on {facts['data']}", title_justify="left")
+    with_paper = any(row["paper"] is not None for row in found["rows"])
+    for name in ("what", "value", "± error", *(["paper"] if with_paper else [])):
+        shown.add_column(name, justify="left" if name == "what" else "right", no_wrap=name != "what")
+    for row in found["rows"]:
+        cells = _cells(row)
+        shown.add_row(cells["meaning"], cells["value"], cells["error"], *([cells["paper"]] if with_paper else []))
+    return shown
+
+
+def statements(found: Mapping[str, Any]) -> list[str]:
+    """The verdict for a terminal."""
+    return [f"{s['about']} {s['headline']} {s['text']}".rstrip() + "\n" for s in found["verdict"]]
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of results as texts."""
+    number: Callable[[Any], str] = percent if row["metric"].startswith(SHARES) else lambda x: f"{x:.3g}"
+    values = {key: "–" if row[key] is None else number(row[key]) for key in ("value", "error", "paper")}
+    values["paper"] = "" if row["paper"] is None else values["paper"]
+    return {"metric": row["metric"], "meaning": results.MEANING.get(row["metric"], row["metric"]), **values}
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}); run `pdno evaluate` again") from None
+
+
+def _story(found: Mapping[str, Any], config: str) -> list[str]:
+    """What was learned from what, in sentences."""
+    facts, row = found["facts"], found["rows"][0]
+    data = tomllib.loads(config).get("data", {}) if config else {}
+    noise = facts["noise"]
+    with_noise = {None: "", "none": " without noise"}.get(noise, f" with noise {noise}")
+    pairs = f"{facts['train']} pairs" if facts["train"] else "pairs"
+    source = f" from {Path(data['file']).name}" if data.get("file") else ""
+    sentences = [f"The model learned from {pairs} (a, u) of {facts['data']}{source}, on {facts['grid']} points{with_noise}."]
+    network = f"Its network has {facts['parameters']:,} parameters"
+    spent = "" if row["train_seconds"] is None else f" and was trained for {_time(row['train_seconds'])}"
+    sentences.append(f"{network}{spent}.")
+    if facts["deterministic"]:
+        sentences.append("It gives one answer for each input.")
+    else:
+        per = facts["sample_seconds"] / (facts["inputs"] * facts["members"])
+        sentences.append(
+            f"It was asked for {facts['members']} members of each test input, each drawn with {facts['evaluations']} "
+            f"evaluations of the network, in {_time(per)} a member here, judging included."
+        )
+    if facts["observed"] == "u_eta":
+        sentences.append("Errors are against clean outputs; members are compared with noisy observations of them.")
+    else:
+        sentences.append("The data have one output for each input, which serves both as the truth and as the observation.")
+    return sentences
+
+
+def _time(seconds: float) -> str:
+    """A time for readers.
+
+    >>> _time(0.0123), _time(75), _time(5400)
+    ('12 ms', '75 s', '90 min')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.2g} ms"
+    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
+
+
+def _footnote(facts: Mapping[str, Any]) -> str:
+    text = f"The error is one standard error over {facts['inputs']} test inputs."
+    if not facts["deterministic"]:
+        text += f" {facts['members']} members."
+    if facts["held"]:
+        text += f" Intervals were repaired with {facts['held']} validation pairs: they hold 90 % of new observations at each "
+        text += "point (or 90 % of whole fields) if new pairs are drawn alike, on average over such sets of pairs."
+    return text
+
+
+def _commands(row: Mapping[str, Any], run: Path, config: str) -> str:
+    lines = []
+    data = tomllib.loads(config).get("data", {}) if config else {}
+    if data.get("file"):
+        lines.append(f"pdno train {data['file']} --config {run}/config.toml --out {run} --seed {data.get('seed', 0)}")
+    return "\n".join([*lines, row["command"] or f"pdno evaluate {run}", f"pdno report {run}"])
+
+
+def _provenance(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    row, machine = found["rows"][0], found["machine"]
+    return [
+        ("pdno", row["version"]),
+        ("this report by", f"pdno {__version__}"),
+        ("machine", f"{machine['processor']}, {machine['cores']} cores"),
+        ("seed of the members", str(row["seed"])),
+        ("model.safetensors", f"blake2b {found['model']}"),
+    ]
+
+
+# Pictures
+
+
+def _pictures(run: Path, found: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
+    axes = [values for name, values in arrays.items() if name.startswith("axis.")]
+    parts = {
+        "Forecasts": ("", _cases(found, arrays, axes)),
+        "Are the error bars honest?": (
+            "Of honest 90 % intervals, 90 % hold the observation; and the rank of an observation among the members is any "
+            "with equal chance.",
+            _honesty(found, arrays, axes),
+        ),
+        "Scales and inputs": ("", _others(arrays)),
+        "Training": ("", _training(run)),
+    }
+    return [
+        {"title": title, "text": text, "pictures": [_themed(draw, caption) for draw, caption in drawn]}
+        for title, (text, drawn) in parts.items()
+        if drawn
+    ]
+
+
+Drawn = list[tuple[Callable[[Any], Figure], str]]
+
+
+def _themed(draw: Callable[[Any], Figure], caption: str) -> dict[str, str]:
+    """A picture for bright and for dark screens."""
+    return {"caption": caption, **{theme: _png(draw(theme)) for theme in ("light", "dark")}}
+
+
+def _png(figure: Figure) -> str:
+    target = io.BytesIO()
+    figure.savefig(target, format="png", dpi=DPI)
+    return f"data:image/png;base64,{base64.b64encode(target.getvalue()).decode()}"
+
+
+def _cases(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Array]) -> Drawn:
+    drawn: Drawn = []
+    noisy = found["facts"]["observed"] == "u_eta"
+    for case in found["cases"]:
+        part = {key.rsplit(".", 1)[1]: value for key, value in arrays.items() if key.startswith(f"case.{case['title']}.")}
+        if not noisy:
+            part.pop("observed")
+        fields: Any = [part.pop(name) for name in ("a", "u", "mean", "std")]
+
+        def draw(theme: Any, fields: Any = fields, part: Any = part) -> Figure:
+            return plot.fields(*fields, x=axes or None, theme=theme, **part)
+
+        drawn.append((draw, f"{CASES[case['title']]}: test input {case['number']}."))
+    return drawn
+
+
+def _honesty(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Array]) -> Drawn:
+    if "coverage.levels" not in arrays:
+        return []
+    values = {row["metric"]: row["value"] for row in found["rows"]}
+    repaired = values.get("coverage_90_repaired")
+    point = None if repaired is None else ([LEVEL], [repaired])
+    curve = [arrays[f"coverage.{name}"] for name in ("levels", "value", "error")]
+    ranks = [arrays[f"histogram.{name}"] for name in ("edges", "density", "error")]
+    spread: list[Any] = [arrays["spread_skill.spread"], arrays["spread_skill.skill"], float(arrays["spread_skill.ratio"])]
+    return [
+        (lambda theme: plot.coverage(*curve, repaired=point, theme=theme), "Coverage: on the diagonal, intervals are honest."),
+        (
+            lambda theme: plot.rank_histogram(*ranks, theme=theme),
+            "Ranks of observations among members (PIT): flat is honest, a valley too narrow, a hill too wide, a slope biased.",
+        ),
+        (
+            lambda theme: plot.spread_skill(*spread, theme=theme),
+            "Where members spread more, errors should be larger: on the diagonal they are as large as the spread says.",
+        ),
+        (
+            lambda theme: plot.trust(arrays["trust"], LEVEL, x=axes or None, theme=theme),
+            "Where in the domain 90 % intervals hold what they promise.",
+        ),
+    ]
+
+
+def _others(arrays: Mapping[str, Array]) -> Drawn:
+    drawn: Drawn = []
+    if "spectra.members" in arrays:
+        both = arrays["spectra.members"], arrays["spectra.observed"]
+        caption = "Power at each scale: members should be as rough as observations, neither smoother nor rougher."
+        drawn.append((lambda theme: plot.spectra(*both, theme=theme), caption))
+    if "novelty" in arrays and "novelty_held" in arrays:
+        caption = "How far inputs lie from those learned from; beyond 1 they are flagged as unfamiliar."
+        drawn.append((lambda theme: plot.novelty(arrays["novelty_held"], arrays["novelty"], theme=theme), caption))
+    return drawn
+
+
+def _training(run: Path) -> Drawn:
+    rows = read_rows(run / "metrics.jsonl")
+    if len(rows) < 2:
+        return []
+    return [(lambda theme: plot.history(rows, theme=theme), "Loss while training, and on pairs that were held out.")]
