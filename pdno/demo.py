@@ -25,7 +25,7 @@ from .runs import train
 
 __all__ = ["demo"]
 
-EQUATION, NOISE = Elliptic1D(points=64), Gaussian(0.05)
+EQUATION, NOISE = Elliptic1D(points=64, log_scale=0.5), Gaussian(0.05)
 TRAIN, TEST = 2000, 50
 UPDATES = 500
 MEMBERS, STEPS = 50, 5
@@ -47,7 +47,8 @@ def demo(out: Path) -> None:
     def tell(text: str) -> None:
         console.print(f"   {text}", soft_wrap=True, markup=False, highlight=False)
 
-    made = f"generate elliptic1d --points 64 --train {TRAIN} --test {TEST} --noise {NOISE.spec} --out {store}"
+    pairs = f"--train {TRAIN} --test {TEST} --noise {NOISE.spec} --out {store}"
+    made = f"generate elliptic1d --points 64 --set log_scale={EQUATION.log_scale:g} {pairs}"
     step(1, "Noisy pairs (a, u) of −(a u′)′ = 0", made)
     data = _data(store, tell)
     step(2, "Learn the law of u given a", f"train {store} {options} --out {run}")
@@ -73,7 +74,7 @@ def demo(out: Path) -> None:
 def _data(path: Path, tell: Callable[[str], None]) -> Dataset:
     if path.exists():
         data = open_store(path)
-        if data.provenance.get("noise") != NOISE.spec or data.train.a.shape[2:] != EQUATION.grid.shape:
+        if data.provenance.get("noise") != NOISE.spec or data.equation != EQUATION:
             raise UserError(f"{path} is there already and not of this demonstration; name another folder with --out")
     else:
         with progress_bar("generating", "pairs") as progress:

@@ -17,7 +17,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -45,7 +45,6 @@ __all__ = [
     "nodes",
     "plane",
     "sheet",
-    "split",
     "themed",
     "tidy",
 ]
@@ -113,20 +112,7 @@ def colour(k: int) -> str:
 def sheet(rows: int, columns: int, width: float | None = None, height: float = 2.6, **options: Any) -> tuple[Figure, Any]:
     """A figure with an array (rows, columns) of axes; sizes in inches, the height is that of a row."""
     figure = Figure(figsize=(width or float(np.clip(3.1 * columns, 4, 10)), height * rows), layout="constrained")
-    return figure, split(figure, rows, columns, **options)
-
-
-def split(figure: FigureBase, rows: int, columns: int, **options: Any) -> Any:
-    """An array (rows, columns) of axes on a figure, or on a part of one."""
-    axes = figure.subplots(rows, columns, squeeze=False, **options)
-    for each in axes.flat:
-        _settle(each)
-    return axes
-
-
-def _settle(axes: Axes) -> None:
-    """Ticks are made when a figure is saved, which is after its theme has ended: tell them now."""
-    axes.tick_params(which="both", colors=ink(), labelsize=mpl.rcParams["xtick.labelsize"])
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 # Fields
@@ -223,7 +209,6 @@ def bar(mesh: QuadMesh, axes: Axes, label: str = "") -> Axes:
     """The colours of a map, right beside it. Of maps that share them, the last one has the bar."""
     side = axes.inset_axes((1.04, 0.02, 0.05, 0.96))
     found = axes.figure.colorbar(mesh, cax=side, ticks=MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]), label=label)
-    _settle(side)
     found.ax.yaxis.set_offset_position("left")
     return side
 

@@ -54,7 +54,7 @@ from .metrics import (
 )
 from .noise import FieldNoise, Gaussian, GaussianMixture, parse
 from .progress import progress_bar
-from .statistics import Moments, Statistics
+from .statistics import Moments, Statistics, central
 from .surrogate import Surrogate
 
 __all__ = ["Case", "Evaluation", "Forecast", "evaluate", "forecast"]
@@ -66,9 +66,6 @@ SEEN = 100  # members from which spectra are taken, and training outputs that st
 SHOWN = 3  # members in a picture
 
 
-QUANTILES = tuple(sorted({q for level in LEVELS for q in ((1 - level) / 2, (1 + level) / 2)}))
-
-
 @dataclass(frozen=True)
 class Forecast:
     """What was forecast for some pairs. Fields are (sample, channel, *grid)."""
@@ -77,7 +74,7 @@ class Forecast:
     std: Array
     member: Array  # the first one
     pit: Array
-    quantiles: Array  # (level, sample, channel, *grid), of QUANTILES
+    ends: Array  # (level, 2, sample, channel, *grid): of the central intervals of LEVELS
     whole: Array  # PIT of the functionals of whole fields, (sample, 2)
     crps: Array
     energy: Array  # (sample,)
@@ -87,17 +84,18 @@ class Forecast:
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Lower and upper end of the central interval of one of LEVELS."""
-        low, high = (QUANTILES.index(q) for q in ((1 - level) / 2, (1 + level) / 2))
-        return self.quantiles[low], self.quantiles[high]
+        low, high = self.ends[LEVELS.index(level)]
+        return low, high
 
 
 class _Judge:
     """One input's ensemble, judged as its members come."""
 
-    def __init__(self, observed: Array, mask: Array | None, seed: int, index: int) -> None:
+    def __init__(self, observed: Array, mask: Array | None, members: int, seed: int, index: int) -> None:
         self.mask = mask
         u = self._known(observed)
-        self.statistics = Statistics(u.shape, QUANTILES)
+        self.levels = [central(level, members) for level in LEVELS]
+        self.statistics = Statistics(u.shape, sorted({p for pair in self.levels for p in pair}))
         self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
         self.ranks = Ranks(u, seed, index)
         self.whole = Ranks(functionals(u[None])[0], seed + 1, index)
@@ -122,13 +120,13 @@ class _Judge:
         return self.statistics.moments.count
 
     def results(self) -> dict[str, Any]:
-        moments, quantiles = self.statistics.moments, self.statistics.quantiles
+        moments, quantiles = self.statistics.moments, self.statistics.quantiles.values
         return {
             "mean": moments.mean,
             "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
             "member": self.first,
             "pit": self.ranks.pit,
-            "quantiles": np.stack(list(quantiles.values.values())),
+            "ends": np.stack([[quantiles[low], quantiles[high]] for low, high in self.levels]),
             "whole": self.whole.pit,
             "crps": self.crps.value,
             "energy": self.energy.value,
@@ -164,7 +162,7 @@ def forecast(
     for inputs, _, values in model.stream(pairs.a, pairs.scalars, drawn, seed, None, start, **how):
         for i in np.unique(inputs):
             if judge is None:
-                judge = _Judge(observed[i], None if mask is None else mask[i], seed, start + int(i))
+                judge = _Judge(observed[i], None if mask is None else mask[i], drawn, seed, start + int(i))
             judge.add(values[inputs == i])
             if judge.count == drawn:
                 found.append(judge.results())
@@ -172,7 +170,7 @@ def forecast(
         if progress is not None:
             progress(len(inputs))
     fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
-    fields["quantiles"] = np.moveaxis(fields["quantiles"], 1, 0)
+    fields["ends"] = np.moveaxis(fields["ends"], 0, 2)
     return Forecast(**fields, members=drawn, seconds=perf_counter() - begin)
 
 

@@ -81,7 +81,7 @@ class Evolution:
         if self._over:
             return
         if self._last is None or -(-n // self.every) < -(-self._last // self.every):
-            self.frames.append((n, v[self.row].detach().cpu().numpy()))
+            self.frames.append((n, v[self.row].detach().cpu().numpy().astype(np.float64)))
         self._last = n
 
 

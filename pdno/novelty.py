@@ -51,7 +51,7 @@ POWER = 1e-10  # added to powers
 FLOOR = 1e-3  # smallest change of a feature per unit of z
 ROUNDING = 1e-9  # of distances: equal inputs must not be flagged for the last digit
 NEAREST = 0.1  # smallest threshold, for inputs that are all the same
-LARGEST = 1e100  # of scaled inputs: squares stay finite
+BOUND, LARGEST = 1e150, 1e100  # of inputs, and of scaled ones: squares stay finite
 BLOCK = 2**21  # numbers that are worked on at a time (16 MB)
 
 
@@ -91,8 +91,6 @@ class Novelty:
         if not 0 < alarm < 1:
             raise UserError(f"alarm = {alarm}: expected a rate of false alarms above 0 and below 1, say 0.05")
         field, s = _arrays(a, scalars)
-        if not (len(field) and len(np.asarray(held))):
-            raise UserError(f"{len(field)} training, {len(np.asarray(held))} held-out inputs: give at least one of each")
         if not field.shape[1] + s.shape[1]:
             raise UserError("inputs have neither channels nor scalars; give at least one of them")
         rows = np.sort(generator(0, "novelty", 0).permutation(len(field))[:MOST])
@@ -143,7 +141,7 @@ class Novelty:
     def _distance(self, a: ArrayLike, scalars: ArrayLike | None) -> Array:
         field, s = _arrays(a, scalars)
         channels, p = map(int, self.counts)
-        if (field.shape[1], s.shape[1], field.ndim - 2) != (channels, p, len(self.grid)) or 0 in field.shape[2:]:
+        if (field.shape[1], s.shape[1], field.ndim - 2) != (channels, p, len(self.grid)):
             expected = ", ".join(["sample", str(channels), *(f"{n:.0f}" for n in self.grid)])
             raise UserError(
                 f"inputs have shape {field.shape} and {s.shape[1]} scalars; those of training had shape ({expected}) and {p} "
@@ -164,7 +162,7 @@ def _features(
     channels, found = a.shape[1], []
     shape = (channels, *[1] * (a.ndim - 2))
     for x, s in _blocks(a, scalars, rows):
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # infinite ones are clipped
             x = (x - centre[:channels].reshape(shape)) / scale[:channels].reshape(shape)
             s = (s - centre[channels:]) / scale[channels:]
         x, s = np.clip(x, -LARGEST, LARGEST), np.clip(s, -LARGEST, LARGEST)
@@ -218,7 +216,6 @@ def _knots(f: Array) -> tuple[Array, Array, Array]:
     return z, np.concatenate([low, x[half : half + 1], high]), np.maximum(f.std(axis=0), FLOOR)
 
 
-@np.errstate(over="ignore")
 def _units(a: NDArray[np.floating], scalars: Array, rows: NDArray[np.intp]) -> tuple[Array, Array]:
     """Mean and standard deviation of each channel and scalar; where that is but rounding, the size of the mean, or one."""
     means, squares = [], []
@@ -233,19 +230,20 @@ def _units(a: NDArray[np.floating], scalars: Array, rows: NDArray[np.intp]) -> t
 
 def _blocks(a: NDArray[np.floating], scalars: Array, rows: NDArray[np.intp]) -> Iterator[tuple[Array, Array]]:
     count = max(1, BLOCK // max(1, int(np.prod(a.shape[1:]))))
-    for first in range(0, max(1, len(rows)), count):
+    for first in range(0, len(rows), count):
         some = rows[first : first + count]
         x, s = np.asarray(a[some], dtype=np.float64), scalars[some]
-        if not (np.isfinite(x).all() and np.isfinite(s).all()):
-            raise UserError("inputs have NaN or infinite values, expected numbers; leave such inputs out")
+        if not all((np.abs(values) <= BOUND).all() for values in (x, s)):
+            raise UserError(f"inputs have values that are NaN, infinite or above {BOUND:g}, expected numbers; leave these out")
         yield x, s
 
 
 def _arrays(a: ArrayLike, scalars: ArrayLike | None) -> tuple[NDArray[np.floating], Array]:
     field = np.asarray(a)
     s = np.zeros((len(field), 0)) if scalars is None else np.asarray(scalars, dtype=np.float64)
-    if field.ndim < 2 or s.ndim != 2 or len(field) != len(s):
+    if field.ndim < 2 or s.ndim != 2 or len(field) != len(s) or not len(s) or 0 in field.shape[2:]:
         raise UserError(
-            f"inputs have shape {field.shape} and scalars {s.shape}; expected (sample, channel, *grid) and (sample, parameter)"
+            f"inputs have shape {field.shape} and scalars {s.shape}; give (sample, channel, *grid) and (sample, parameter), "
+            "at least one sample"
         )
     return field, s

@@ -38,7 +38,6 @@ from .drawing import (
     nodes,
     plane,
     sheet,
-    split,
     themed,
     tidy,
 )
@@ -199,7 +198,8 @@ def _maps(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array
     panels = max(len(shown), 1.5 * (len(own) + (a is not None)))
     figure = Figure(figsize=(min(9.5, 0.8 + 1.9 * panels), 4.4), layout="constrained")
     above, below = figure.subfigures(2, 1, squeeze=False)[:, 0]
-    top, bottom = split(above, 1, len(shown))[0], list(split(below, 1, len(own) + (a is not None))[0])
+    top = above.subplots(1, len(shown), squeeze=False)[0]
+    bottom = list(below.subplots(1, len(own) + (a is not None), squeeze=False)[0])
     _row(top, list(shown.values()), along, OUTPUT)
     for axes, name in zip(top, shown, strict=True):
         axes.set_title(name)

@@ -21,6 +21,7 @@ from .loading import memory_allowed, open_chosen
 from .runs import config_of, data_of, digest_of
 from .saved import load
 from .selection import Selection, arrange, pick
+from .statistics import central
 from .surrogate import Prediction, Surrogate
 
 __all__ = ["predict"]
@@ -57,7 +58,7 @@ def predict(
     inputs, parameters = model.frame.inputs(inputs, parameters)
     levels = tuple(dict.fromkeys(quantiles))
     repair = intervals(run, how)
-    ends = () if repair is None else ((1 - repair.level) / 2, (1 + repair.level) / 2)
+    ends = () if repair is None else central(repair.level, members)
     asked = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": digest_of(inputs), **how}
     asked |= {"model": digest(run), "repair": None if repair is None else digest_of(repair.factor)}
     plan = _layout(model, len(inputs), levels, repair, {"run": str(run), "version": __version__, **asked})
@@ -67,23 +68,23 @@ def predict(
                 part = inputs[first:end], members, seed, (*levels, *ends)
                 s = None if parameters is None else parameters[first:end]
                 p = model.predict(*part, scalars=s, first=first, progress=False, **how)
-                store.write(partial, group, first, _values(p, levels, repair))
+                store.write(partial, group, first, _values(p, levels, repair, ends))
             if progress is not None:
                 progress(end * members, len(inputs) * members)
     predicted: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
     return predicted
 
 
-def _values(p: Prediction, levels: tuple[float, ...], repair: Conformal | None) -> dict[str, Any]:
+def _values(p: Prediction, levels: tuple[float, ...], repair: Conformal | None, ends: tuple[float, ...]) -> dict[str, Any]:
     """The arrays of a block by name; fields come last, as their presence shows that a block is whole."""
     values: dict[str, Any] = {} if p.novelty is None else {"novelty": p.novelty, "unfamiliar": p.unfamiliar}
     values |= {"mean": p.mean, "std": p.std} | {f"quantile_{q:g}": p.quantiles[q] for q in levels}
     if repair is not None:
-        low, high = (p.quantiles[q] for q in ((1 - repair.level) / 2, (1 + repair.level) / 2))
+        low, high = (p.quantiles[q] for q in ends)
         shape = (-1, *repair.factor.shape)  # channels or none, as the user's u
         repaired = repair.repair(*(v.reshape(shape) for v in (low, high, p.std)))
-        ends = (f"lower_{repair.level:g}", f"upper_{repair.level:g}")
-        values |= {name: end.reshape(p.mean.shape) for name, end in zip(ends, repaired, strict=True)}
+        names = (f"lower_{repair.level:g}", f"upper_{repair.level:g}")
+        values |= {name: end.reshape(p.mean.shape) for name, end in zip(names, repaired, strict=True)}
     return values
 
 

@@ -185,7 +185,12 @@ def _pictures(run: Path, found: Mapping[str, Any], arrays: Mapping[str, Array]) 
         "Training": ("", _training(run)),
     }
     return [
-        {"title": title, "text": text, "pictures": [_themed(draw, caption) for draw, caption in drawn]}
+        {
+            "title": title,
+            "text": text,
+            "wide": title == "Forecasts",
+            "pictures": [_themed(draw, caption) for draw, caption in drawn],
+        }
         for title, (text, drawn) in parts.items()
         if drawn
     ]

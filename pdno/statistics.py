@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .errors import UserError
 
-__all__ = ["Moments", "Quantiles", "Statistics"]
+__all__ = ["Moments", "Quantiles", "Statistics", "central"]
 
 Array = NDArray[np.float64]
 
@@ -177,6 +177,22 @@ class Quantiles:
         """Points to work on at a time."""
         width = max(1, BLOCK // max(1, self._used))
         return (slice(first, first + width) for first in range(0, self._items.shape[1], width))
+
+
+def central(level: float, members: int) -> tuple[float, float]:
+    """Levels of the two quantiles of M members between which another draw of their law falls with probability `level`.
+
+    A draw is below the k-th smallest member with probability k/(M + 1), so that k = (M + 1)(1 ± level)/2 are meant, which are
+    the quantiles of levels p = (k − 1)/(M − 1). The plain (1 ± level)/2 would hold (M − 1)/(M + 1) of `level` only. With
+    fewer than (1 + level)/(1 − level) members, all that lies between the smallest and the largest is what there is.
+
+    >>> central(0.9, 19), central(0.9, 10**6)[0].__round__(5)
+    ((0.0, 1.0), 0.05)
+    """
+    if members < 2:
+        return 0.0, 1.0
+    low = max(0.0, ((members + 1) * (1 - level) / 2 - 1) / (members - 1))
+    return low, 1 - low
 
 
 class Statistics:

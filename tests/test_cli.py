@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pdno
+from pdno import results
 from pdno.cli import SELECTION, main
 from pdno.selection import Selection
 
@@ -110,17 +111,35 @@ def test_help_and_version(capsys) -> None:
 
 
 def test_demo(tmp_path, monkeypatch, capsys) -> None:
-    """Twice: it makes its data and its model the first time and uses them the second. Here with a shorter training."""
+    """Twice: it makes data, model and results the first time and uses them the second. Here with a shorter training."""
     monkeypatch.chdir(tmp_path)
-    for name, few in (("LEARN", 40), ("INPUTS", 2), ("MEMBERS", 3), ("UPDATES", 2)):
+    for name, few in (("TRAIN", 120), ("TEST", 6), ("MEMBERS", 3), ("UPDATES", 2)):
         monkeypatch.setattr(f"pdno.demo.{name}", few)
     for _ in range(2):
         with pytest.raises(SystemExit) as stop:
             main(["demo"])
         assert stop.value.code == 0
         answer = capsys.readouterr().out
-        for name in (*pdno.equation.EQUATIONS, "spread", "learned.png"):
-            assert name in answer
-        assert max(map(len, answer.splitlines())) <= 80
-    for picture in ("equations.png", "learned.png"):
-        assert (tmp_path / "demo" / picture).stat().st_size > 10_000
+        for text in ("How accurate?", "Are the error bars honest?", "Where not to trust it?", "fair CRPS"):
+            assert text in answer
+        assert answer.rstrip().endswith("Report: demo/run/report.html")
+    for file in ("noisy.zarr", "prediction.zarr", "run/model.safetensors", "run/results.json", "run/report.html"):
+        assert (tmp_path / "demo" / file).exists()
+
+
+def test_the_demonstration_shows_commands_that_do_the_same(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, few in (("TRAIN", 120), ("TEST", 6), ("MEMBERS", 3), ("UPDATES", 2)):
+        monkeypatch.setattr(f"pdno.demo.{name}", few)
+    with pytest.raises(SystemExit):
+        main(["demo"])
+    commands = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("   pdno ")]
+    assert [command.split()[1] for command in commands] == ["generate", "train", "evaluate", "predict", "report"]
+    made = results.read(tmp_path / "demo" / "run" / "results.json")["rows"]
+    monkeypatch.setattr("pdno.engine.cores", lambda: 1)
+    for command in commands:
+        with pytest.raises(SystemExit) as stop:
+            main(command.replace("demo/", "again-").split()[1:])
+        assert stop.value.code == 0
+    again = results.read(tmp_path / "again-run" / "results.json")["rows"]
+    assert [(row["metric"], row["value"]) for row in again] == [(row["metric"], row["value"]) for row in made]

@@ -90,6 +90,16 @@ def test_scores_of_the_truth_are_those_of_the_closed_form(perfect) -> None:
     assert s["unfamiliar"].value < 0.15
 
 
+def test_intervals_hold_what_the_ranks_say(data) -> None:
+    """Whatever the number of members: quantiles of few members are nearer to each other than those of the law."""
+    f = forecast(Known(data), data.test, 39)
+    for level in LEVELS[:2]:  # (M + 1)(1 ± level)/2 is whole: the interval is that of two members
+        lower, upper = f.interval(level)
+        inside = (lower <= data.test.u_eta) & (data.test.u_eta <= upper)
+        ranks = np.abs(f.pit - 0.5) <= level / 2
+        assert (inside != ranks).mean() < 1e-12
+
+
 def test_the_truth_is_called_honest(perfect) -> None:
     accuracy, honesty, caution = verdict(perfect)
     assert honesty.grade == "good"
