@@ -27,8 +27,8 @@ __all__ = ["demo"]
 
 EQUATION, NOISE = Elliptic1D(points=64, log_scale=0.5), Gaussian(0.05)
 TRAIN, TEST = 2000, 50
-UPDATES = 500
-MEMBERS, STEPS = 50, 5
+UPDATES = 700
+MEMBERS, STEPS = 60, 5
 
 
 def demo(out: Path) -> None:

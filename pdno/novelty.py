@@ -1,6 +1,6 @@
 """Inputs that come from another law than those a model learned from: a flag with a bounded rate of false alarms.
 
-    d(a)² = Σ_c m⁻¹ Σ_j z_j(f_cj(a))² + Σ_p z_p(s_p)²,        z = Φ⁻¹ ∘ F̂,        a is flagged ⇔ d(a) > d_(k),
+    d(a)² = Σ_c m⁻¹ Σ_j w_j z_j(f_cj(a))² + Σ_p z_p(s_p)²,        z = Φ⁻¹ ∘ F̂,        a is flagged ⇔ d(a) > d_(k),
 
 of m features f of each channel c, and of the scalars s. F̂ is the distribution function of a feature over the training inputs,
 Φ that of N(0, 1): so z ~ N(0, 1) for inputs of the training law, however skewed the feature. Between quantiles z is linear,
@@ -11,6 +11,9 @@ covariance is inverted: two training inputs, or constant ones, do no harm.
 
     mean, smallest and largest value, and the 2^dim − 1 lowest cosine modes,
     ½ log(10⁻¹⁰ + mean square) of: a about its mean, 8 bands of modes, second differences over 1, 4, 16, 64 cells of each axis.
+
+The latter, the powers, have the weight w = 2, the others 1. An input that lacks power is nearer to the average than those
+learned from, one that has more is beyond them: a negative z of a power counts as 0.4 z.
 
 Modes are those of the DCT-II. Bands are rings of mode indices |k| ≥ 1, log-spaced up to half the points, the last one open;
 cells are those of the training grid. So an input on a finer mesh has nearly the same features, while on a coarser one rough
@@ -44,7 +47,9 @@ __all__ = ["Novelty"]
 Array = NDArray[np.float64]
 
 MOST = 4096  # training inputs that are used
+ALARM = 0.07
 BANDS = 8
+WEIGHT, LACK = 2.0, 0.4  # of powers, and of z where they are less than usual
 STEPS = (1, 4, 16, 64)  # cells of second differences
 KNOTS = 65  # of z, odd: the middle one is the median
 POWER = 1e-10  # added to powers
@@ -62,7 +67,7 @@ class Novelty:
     >>> rng = np.random.default_rng(0)
     >>> novelty = Novelty.of(rng.normal(size=(500, 1, 32)), rng.normal(size=(99, 1, 32)))
     >>> novelty.alarm, novelty.flag(rng.normal(size=(1, 1, 32))), novelty.flag(3 * rng.normal(size=(2, 1, 32)))
-    (0.05, array([False]), array([ True,  True]))
+    (0.07, array([False]), array([ True,  True]))
     """
 
     grid: Array  # points of the training grid
@@ -82,7 +87,7 @@ class Novelty:
         held: ArrayLike,
         scalars: ArrayLike | None = None,
         held_scalars: ArrayLike | None = None,
-        alarm: float = 0.05,
+        alarm: float = ALARM,
     ) -> "Novelty":
         """From training inputs a (sample, channel, *grid) with scalars (sample, p), and held-out ones that set the threshold.
 
@@ -99,6 +104,19 @@ class Novelty:
         knots = _knots(_features(field, s, rows, grid, centre, scale))
         new = cls(grid, counts, centre, scale, *knots, np.array([alarm]), np.zeros(0))
         return replace(new, held=np.sort(new._distance(held, held_scalars)))
+
+    @classmethod
+    def halves(cls, a: NDArray[np.floating], scalars: Array | None = None, alarm: float = ALARM) -> "Novelty | None":
+        """From one set of inputs: a random half of them describes the law, the other one sets the threshold.
+
+        None for fewer than two inputs. No output is looked at, so it does not matter that a model learns from all of them.
+        """
+        rows = generator(0, "novelty/halves", 0).permutation(len(a))[: 2 * MOST]
+        first, second = np.sort(rows[: len(rows) // 2]), np.sort(rows[len(rows) // 2 :])
+        if not len(first):
+            return None
+        s, held = (None, None) if scalars is None else (scalars[first], scalars[second])
+        return cls.of(a[first], a[second], s, held, alarm)
 
     def distance(self, a: ArrayLike, scalars: ArrayLike | None = None) -> Array:
         """d(a) / d_(k), (sample,): above 1 where the input is flagged."""
@@ -151,8 +169,12 @@ class Novelty:
         z = (np.maximum(f - self.knots[-1], 0) + np.minimum(f - self.knots[0], 0)) / self.spread
         for j, knots in enumerate(self.knots.T):
             z[:, j] += np.interp(f[:, j], knots, self.scores)
-        z[:, : f.shape[1] - p] /= np.sqrt(max(1, f.shape[1] - p) / max(1, channels))  # √m
-        return np.asarray(np.sqrt(np.square(z).sum(axis=1)))
+        ours, theirs = np.split(z, [f.shape[1] - p], axis=1)
+        m, plain = ours.shape[1] // max(1, channels), 2 + 2 ** len(self.grid)  # features of a channel, and those before powers
+        ours = ours.reshape(len(z), channels, m)
+        power = ours[:, :, plain:]
+        squares = [np.square(ours[:, :, :plain]), WEIGHT * np.square(np.where(power < 0, LACK * power, power))]
+        return np.asarray(np.sqrt(sum(s.sum(axis=(1, 2)) for s in squares) / max(1, m) + np.square(theirs).sum(axis=1)))
 
 
 def _features(

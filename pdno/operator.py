@@ -188,7 +188,7 @@ class PDNO(Surrogate):
         return nvlb(self._denoiser(), self.diffusion, chain, var, v, condition, eps) + float(scale)
 
     def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
-        """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback."""
+        """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback (n, V_n)."""
         shape, law = self.fitted().u_shape, self.diffusion.law
         chain, var = self._chain(how)
 
@@ -199,16 +199,18 @@ class PDNO(Surrogate):
             draws = [law.sample(shape, r.shape[1], seed, (int(r[0, 0]) << 32) + int(r[1, 0]), "reverse", n) for r in runs]
             return self.tensor(np.concatenate(draws))
 
-        sampler = SAMPLERS[how.get("sampler", self.sampler)]
+        sampler, start, callback = SAMPLERS[how.get("sampler", self.sampler)], noise(0), how.get("callback")
+        if callback is not None:
+            callback(int(chain.n[-1]), start)
         v = sampler(
             self._denoiser(),
-            noise(0),
+            start,
             condition,
             chain,
             var=var,
             noise=noise,
             last_noise=self.last_noise,
-            callback=how.get("callback"),
+            callback=callback,
         )
         return v / float(np.sqrt(chain.gamma[0]))
 

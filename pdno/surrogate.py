@@ -207,7 +207,7 @@ class Surrogate(ABC):
             self.frame = None  # nothing was learned that could be asked
             raise
         self.network, self.history = trained.network, trained.history
-        self.novelty = Novelty.of(pairs.a, validation.a, pairs.scalars, validation.scalars) if validation else None
+        self.novelty = Novelty.halves(pairs.a, pairs.scalars)
         self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
         return self
 

@@ -46,10 +46,10 @@ def test_commands_run(command, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for store in re.findall(r"(?:inspect|train) (\w+\.zarr)", command):
         real(pdno.equation.Darcy(points=8), train=20, test=1, out=store)
-    if command.startswith("predict run"):
+    if command.startswith(("predict run", "evaluate run", "report run")):
         real(pdno.equation.Darcy(points=8), train=20, test=1, out="darcy.zarr")
         with pytest.raises(SystemExit):
-            main(["train", "darcy.zarr", "--out", "run"])
+            main(["train", "darcy.zarr", "--out", "run", "--set", "diffusion.n_steps=4"])
     if "mydata.mat" in command:
         fields = np.random.default_rng(0).random((2, 30, 16))
         formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})

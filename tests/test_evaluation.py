@@ -26,7 +26,7 @@ class Known:
     def __init__(self, data, shift=0.0, factor=1.0, shared=0.0, deterministic=False) -> None:
         self.shift, self.factor, self.shared, self.deterministic = shift, factor, shared, deterministic
         self.frame = Frame.of(data.train)
-        self.novelty = Novelty.of(data.train.a, data.validation.a)
+        self.novelty = Novelty.halves(data.train.a)
         self.provenance = {"pairs": len(data.train)}
 
     def fitted(self) -> Frame:

@@ -1,9 +1,8 @@
 """Novelty of inputs: hand-made features and scores, the guarantee over many repetitions, and the laws of the paper.
 
-What a single input can tell is limited. Darcy coefficients of τ = 9 against τ = 3 differ by the length of their interface; the
-quantiles of that length alone tell 84 % of them from τ = 3 at 5 % false alarms, a linear discriminant that is trained on both
-laws 91 % (two-sided), a small convolutional network 92 % (one-sided). This flag, which knows nothing of the other law, finds
-about 73 %, and all of ten together.
+What a single input can tell is limited. Darcy coefficients of τ = 9 against τ = 3 differ by the length of their interface; a
+linear discriminant that is trained on both laws finds 91 % of them at 5 % false alarms (two-sided), a small convolutional
+network 92 % (one-sided).
 """
 
 import numpy as np
@@ -20,8 +19,8 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def learned(equation, train: int = 1000, held: int = 100) -> Novelty:
-    return Novelty.of(equation.sample_input(train, seed=0), equation.sample_input(held, seed=1))
+def learned(equation, count: int = 1000) -> Novelty:
+    return Novelty.halves(equation.sample_input(count, seed=0))
 
 
 def rate(novelty: Novelty, a: np.ndarray) -> float:
@@ -38,7 +37,7 @@ def darcy() -> Novelty:
     return learned(Darcy(points=64))
 
 
-# Laws of the paper. The rate of false alarms of a fixed held-out set of 100 has mean 0.0495 and std 0.021.
+# Laws of the paper. The rate of false alarms of a fixed set of 1000 has mean 0.07 and std 0.011.
 
 
 def test_burgers_of_other_amplitudes(burgers) -> None:
@@ -55,15 +54,16 @@ def test_burgers_on_other_meshes(burgers) -> None:
 
 
 def test_darcy_of_other_laws(darcy) -> None:
-    assert rate(darcy, Darcy(points=64).sample_input(300, seed=2)) < 0.1
+    assert rate(darcy, Darcy(points=64).sample_input(600, seed=2)) < 0.1
     assert rate(darcy, Darcy(points=64, tau=15).sample_input(100, seed=2)) > 0.9
     assert rate(darcy, Darcy(points=64, a_low=3.5).sample_input(30, seed=2)) > 0.9
     assert rate(darcy, Darcy(points=64, a_high=12.5).sample_input(30, seed=2)) > 0.9
 
 
 def test_darcy_tau_9_at_the_limit_of_what_one_input_tells(darcy) -> None:
-    other = Darcy(points=64, tau=9).sample_input(200, seed=2)
-    assert rate(darcy, other) > 0.5
+    other = Darcy(points=64, tau=9).sample_input(600, seed=2)
+    assert rate(darcy, other) > 0.9
+    assert rate(darcy, Darcy(points=64).sample_input(600, seed=3)) < 0.1
     assert all(darcy.p_value(other[i : i + 10]) < 0.05 for i in range(0, 200, 10))
 
 
@@ -72,15 +72,15 @@ def test_elliptic_and_advection() -> None:
     assert rate(elliptic, Elliptic1D().sample_input(600, seed=2)) < 0.1
     assert rate(elliptic, Elliptic1D(log_scale=0.2).sample_input(600, seed=2)) > 0.8
     assert rate(elliptic, Elliptic1D(log_scale=0.3).sample_input(600, seed=2)) > 0.95
-    assert rate(advection, Advection().sample_input(600, seed=2)) < 0.1
-    assert rate(advection, Advection(tau=50).sample_input(600, seed=2)) > 0.6
-    assert rate(advection, Advection(tau=30).sample_input(600, seed=2)) > 0.95
+    assert rate(advection, Advection().sample_input(2000, seed=3)) < 0.07 + 4 * 0.0125
+    assert rate(advection, Advection(tau=200).sample_input(600, seed=2)) > 0.9
+    assert rate(advection, Advection(tau=20).sample_input(600, seed=2)) > 0.9
 
 
 def test_few_inputs_to_learn_from() -> None:
-    novelty = learned(Burgers(points=256), train=200, held=20)
+    novelty = learned(Burgers(points=256), 40)
     fresh = Burgers(points=256).sample_input(300, seed=2)
-    assert rate(novelty, fresh) < 0.2  # mean 1/21, std 0.045
+    assert rate(novelty, fresh) < 0.25  # mean 0.07 at most, std 0.05
     assert min(rate(novelty, 2 * fresh), rate(novelty, fresh / 2)) > 0.95
 
 
@@ -97,7 +97,7 @@ def test_rate_of_false_alarms(law, n, expected) -> None:
         "lognormal": lambda count: np.exp(2 * rng.normal(size=(count, 1, 8))),
         "discrete": lambda count: rng.integers(0, 2, size=(count, 1, 3)).astype(float),
     }[law]
-    novelties = [Novelty.of(draw(20), draw(n)) for _ in range(200)]
+    novelties = [Novelty.of(draw(20), draw(n), alarm=0.05) for _ in range(200)]
     rates = np.array([rate(novelty, draw(40)) for novelty in novelties])
     error = rates.std(ddof=1) / np.sqrt(len(rates))
     assert novelties[0].alarm == max(0.05, 1 / (n + 1))
@@ -121,6 +121,23 @@ def test_p_value_is_uniform_for_the_same_law() -> None:
     ]
     assert np.mean(np.array(values) < 0.05) < 0.05 + 4 * 0.015
     assert np.mean(np.array(values) < 0.5) == pytest.approx(0.5, abs=0.12)
+
+
+def test_halves_are_those_of_the_inputs() -> None:
+    a = normal(101, 1, 16)
+    novelty = Novelty.halves(a)
+    assert len(novelty.held) == 51
+    assert novelty.flag(a).sum() >= 51 - int(np.ceil(52 * 0.93))
+    assert Novelty.halves(a[:1]) is None
+    two = Novelty.halves(a[:2], normal(2, 3))
+    assert two.alarm == 0.5
+
+
+def test_less_power_counts_less_than_more() -> None:
+    a = normal(400, 1, 64)
+    novelty = Novelty.halves(a)
+    more, less = novelty.distance(a * 1.5).mean(), novelty.distance(a / 1.5).mean()
+    assert more > 1.5 * less
 
 
 # Features and scores by hand
@@ -211,7 +228,7 @@ def test_at_most_so_many_are_used(monkeypatch) -> None:
 
 def test_single_precision_is_not_new() -> None:
     for equation in (Burgers(points=64), Elliptic1D(), Darcy(points=16)):
-        novelty = learned(equation, train=100, held=30)
+        novelty = learned(equation, 130)
         a = equation.sample_input(50, seed=2)
         np.testing.assert_allclose(novelty.distance(a.astype(np.float32)), novelty.distance(a), rtol=0.02)
 

@@ -135,7 +135,8 @@ def test_inputs_without_outputs(done, say) -> None:
     say(f"predict {done}/run renamed.npz --a load --members 3 --out two.zarr")
     say(f"predict {done}/run alone.npz --members 3 --out three.zarr")
     one = predicted("one.zarr")
-    assert set(one.data_vars) == {"mean", "std", "quantile_0.05", "quantile_0.5", "quantile_0.95"}
+    fields = {"mean", "std", "quantile_0.05", "quantile_0.5", "quantile_0.95"}
+    assert set(one.data_vars) == fields | {"novelty", "unfamiliar"}
     expected = pdno.load(done / "run").predict(a, members=3, quantiles=(0.5,))
     np.testing.assert_array_equal(one["std"], expected.std)
     np.testing.assert_array_equal(one["quantile_0.5"], expected.quantile(0.5))
