@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## the main job end to end on small noisy problems
+demo: $(READY)  ## the main job end to end on a small noisy problem
 	$(BIN)/pdno demo
 
 test: $(READY)  ## all tests but the slow ones, in under five minutes on two cores

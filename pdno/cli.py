@@ -427,11 +427,11 @@ def _typed() -> str:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for data and pictures; what is there already is used.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for data, run and report; what is there already is used.")] = Path("demo"),
 ) -> None:
-    """Do the main job on small noisy problems.
+    """Do the main job on a small noisy problem, in two or three minutes.
 
-    Noisy pairs of all four equations are generated, checked and drawn; a model learns one of them, and says mean and noise.
+    Noisy pairs are generated; a model learns from them, is judged, predicts, and gets a report. Every step shows its command.
     """
     from .demo import demo as show
 

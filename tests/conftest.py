@@ -60,3 +60,9 @@ def done(tmp_path_factory) -> Path:
         main(shlex.split(f"train {folder / 'mine.npz'} {names} --out {folder / 'run'} {SMALL}"))
     assert stop.value.code == 0
     return folder
+
+
+@pytest.fixture
+def no_pictures(monkeypatch) -> None:
+    """Reports whose pictures are drawn but not rendered, which takes seconds."""
+    monkeypatch.setattr("pdno.report._png", lambda figure: "data:image/png;base64,AAAA")

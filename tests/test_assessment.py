@@ -146,7 +146,7 @@ def test_data_that_are_gone_do_not_hinder_other_data(run) -> None:
         ("report run --out nowhere/x.html", "nowhere"),
     ],
 )
-def test_mistakes_end_in_one_line(run, capsys, command, message) -> None:
+def test_mistakes_end_in_one_line(run, capsys, command, message, no_pictures) -> None:
     with pytest.raises(SystemExit) as stop:
         main(command.split())
     errors = capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_the_report_is_one_file_that_fetches_and_runs_nothing(noisy, capsys) -> 
     assert "default-src 'none'" in (noisy / "report.html").read_text()
 
 
-def test_the_report_has_verdict_numbers_pictures_and_provenance(noisy) -> None:
+def test_the_report_has_verdict_numbers_pictures_and_provenance(noisy, no_pictures) -> None:
     html = render(noisy)
     page, found = read(html), results.read(noisy / "results.json")
     for statement in found["verdict"]:
@@ -231,7 +231,7 @@ def test_the_report_has_verdict_numbers_pictures_and_provenance(noisy) -> None:
     assert f"pdno evaluate {noisy} --members 4" in page.text or "pdno" in found["rows"][0]["command"]
 
 
-def test_hostile_names_are_escaped(run, capsys) -> None:
+def test_hostile_names_are_escaped(run, capsys, no_pictures) -> None:
     name = "<script>alert(1)</script><img src=x onerror=alert(2)>"
     said(capsys, EVALUATE)
     path = run / "results.json"
@@ -249,7 +249,7 @@ def test_hostile_names_are_escaped(run, capsys) -> None:
     assert name in page.text
 
 
-def test_a_data_set_with_a_hostile_name_goes_all_the_way(tmp_path, monkeypatch, capsys) -> None:
+def test_a_data_set_with_a_hostile_name_goes_all_the_way(tmp_path, monkeypatch, capsys, no_pictures) -> None:
     monkeypatch.chdir(tmp_path)
     name = "a<b>&'x'.npz"
     fields = np.random.default_rng(0).standard_normal((2, 40, 16))
@@ -265,7 +265,7 @@ def test_a_data_set_with_a_hostile_name_goes_all_the_way(tmp_path, monkeypatch, 
     assert "a<b>&'x'" in read(html).text
 
 
-def test_report_evaluates_what_was_not_evaluated_yet(run, capsys, monkeypatch) -> None:
+def test_report_evaluates_what_was_not_evaluated_yet(run, capsys, monkeypatch, no_pictures) -> None:
     calls, real = [], assessment.assess
     monkeypatch.setattr(assessment, "assess", lambda *args, **how: calls.append(args) or real(*args, members=2, **how))
     assert "evaluated first" in said(capsys, "report run")
@@ -287,7 +287,7 @@ def test_damaged_results_are_told(run, capsys) -> None:
         results.row("mrle", 0.1, nonsense=1)
 
 
-def test_deterministic_baselines_get_a_report_too(tmp_path, monkeypatch, capsys) -> None:
+def test_deterministic_baselines_get_a_report_too(tmp_path, monkeypatch, capsys, no_pictures) -> None:
     monkeypatch.chdir(tmp_path)
     pdno.generate(pdno.equation.Darcy(points=16), train=30, test=6, out=Path("d.zarr"))
     small = "--set training.updates=2 --set network.modes=2 --set network.width=4"

@@ -34,7 +34,7 @@ def test_python_examples_run(code, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_run(command, tmp_path, monkeypatch) -> None:
+def test_commands_run(command, tmp_path, monkeypatch, no_pictures) -> None:
     """As written, but for the number of pairs, of training steps and of members."""
     real = pdno.generation.generate
 
