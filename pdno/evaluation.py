@@ -6,14 +6,11 @@
     repair        conformal intervals, from pairs that were held out
     familiarity   inputs that are unlike those learned from
 
-Members are judged as they come, so that memory does not grow with their number. Data without noisy test outputs are judged
-by their u throughout.
+Data without noisy test outputs are judged by their u throughout.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,11 +20,9 @@ from .calibration import (
     Curve,
     Diagnosis,
     Histogram,
-    Ranks,
     SpreadSkill,
     coverage,
     diagnose,
-    functionals,
     rank_histogram,
     sharpness,
     spread_skill,
@@ -37,10 +32,10 @@ from .dataset import Dataset, Pairs
 from .density import recovered
 from .equation import Equation
 from .errors import UserError
+from .forecast import LEVELS, Forecast, forecast, observations
 from .frame import check_finite
 from .metrics import (
     RunningCRPS,
-    RunningEnergy,
     Score,
     mean_std,
     mrle,
@@ -54,128 +49,14 @@ from .metrics import (
 )
 from .noise import FieldNoise, Gaussian, GaussianMixture, parse
 from .progress import progress_bar
-from .statistics import Moments, Statistics, central
 from .surrogate import Surrogate
 
-__all__ = ["Case", "Evaluation", "Forecast", "evaluate", "forecast"]
+__all__ = ["LEVEL", "Case", "Evaluation", "evaluate"]
 
 Array = NDArray[Any]
-LEVELS = (0.5, 0.9, 0.95)
 LEVEL = 0.9  # of the intervals that are repaired and mapped
-SEEN = 100  # members from which spectra are taken, and training outputs that stand for "ignoring a"
+IGNORING = 100  # training outputs that stand for "ignoring a"
 SHOWN = 3  # members in a picture
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What was forecast for some pairs. Fields are (sample, channel, *grid)."""
-
-    mean: Array
-    std: Array
-    member: Array  # the first one
-    pit: Array
-    ends: Array  # (level, 2, sample, channel, *grid): of the central intervals of LEVELS
-    whole: Array  # PIT of the functionals of whole fields, (sample, 2)
-    crps: Array
-    energy: Array  # (sample,)
-    spectrum: Array  # (sample, band), mean over members
-    members: int
-    seconds: float
-
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """Lower and upper end of the central interval of one of LEVELS."""
-        low, high = self.ends[LEVELS.index(level)]
-        return low, high
-
-
-class _Judge:
-    """One input's ensemble, judged as its members come."""
-
-    def __init__(self, observed: Array, mask: Array | None, members: int, seed: int, index: int) -> None:
-        self.mask = mask
-        u = self._known(observed)
-        self.levels = [central(level, members) for level in LEVELS]
-        self.statistics = Statistics(u.shape, sorted({p for pair in self.levels for p in pair}))
-        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
-        self.ranks = Ranks(u, seed, index)
-        self.whole = Ranks(functionals(u[None])[0], seed + 1, index)
-        self.spectrum = Moments(spectrum(u[None]).shape[1:])
-        self.first: Array | None = None
-
-    def _known(self, fields: Array) -> Array:
-        return fields if self.mask is None else np.where(self.mask, fields, 0.0)
-
-    def add(self, members: Array) -> None:
-        self.first = members[0] if self.first is None else self.first
-        members = self._known(members)
-        for judge in (self.statistics, self.crps, self.energy, self.ranks):
-            judge.add(members)
-        self.whole.add(functionals(members))
-        seen = members[: max(0, SEEN - self.spectrum.count)]
-        if len(seen):
-            self.spectrum.add(spectrum(seen))
-
-    @property
-    def count(self) -> int:
-        return self.statistics.moments.count
-
-    def results(self) -> dict[str, Any]:
-        moments, quantiles = self.statistics.moments, self.statistics.quantiles.values
-        return {
-            "mean": moments.mean,
-            "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
-            "member": self.first,
-            "pit": self.ranks.pit,
-            "ends": np.stack([[quantiles[low], quantiles[high]] for low, high in self.levels]),
-            "whole": self.whole.pit,
-            "crps": self.crps.value,
-            "energy": self.energy.value,
-            "spectrum": self.spectrum.mean,
-        }
-
-
-def forecast(
-    model: Surrogate,
-    pairs: Pairs,
-    members: int = 100,
-    seed: int = 0,
-    start: int = 0,
-    progress: Callable[[int], None] | None = None,
-    **how: Any,
-) -> Forecast:
-    """Forecast these pairs and compare members with observations as they come.
-
-    Args:
-        model: any model or baseline; a deterministic one gives a single member.
-        pairs: inputs and observations.
-        members: to draw for each input.
-        seed: of the members.
-        start: number of the first input, which its members are a function of.
-        progress: called with the number of members after each call of the network.
-        how: handed on to the model, such as steps=20.
-    """
-    begin = perf_counter()
-    observed, mask = _observed(pairs), pairs.mask
-    drawn = 1 if model.deterministic else members
-    found: list[dict[str, Any]] = []
-    judge: _Judge | None = None
-    for inputs, _, values in model.stream(pairs.a, pairs.scalars, drawn, seed, None, start, **how):
-        for i in np.unique(inputs):
-            if judge is None:
-                judge = _Judge(observed[i], None if mask is None else mask[i], drawn, seed, start + int(i))
-            judge.add(values[inputs == i])
-            if judge.count == drawn:
-                found.append(judge.results())
-                judge = None
-        if progress is not None:
-            progress(len(inputs))
-    fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
-    fields["ends"] = np.moveaxis(fields["ends"], 0, 2)
-    return Forecast(**fields, members=drawn, seconds=perf_counter() - begin)
-
-
-def _observed(pairs: Pairs) -> Array:
-    return pairs.u if pairs.u_eta is None else pairs.u_eta
 
 
 @dataclass(frozen=True)
@@ -258,7 +139,7 @@ def evaluate(
     if novelty is not None:
         scores["unfamiliar"] = Score.mean((novelty > 1).astype(float))
     held_novelty = None if model.novelty is None or held is None else model.novelty.distance(held.a, held.scalars)
-    observed = spectrum(_known(_observed(test), test))
+    observed = spectrum(_known(observations(test), test))
     return Evaluation(
         scores,
         _facts(model, whole, f, held, how),
@@ -316,11 +197,11 @@ def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]
 
 def _law(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
     """Members against observations."""
-    observed, mask = _observed(test), test.mask
+    observed, mask = observations(test), test.mask
     found = {"crps": Score.mean(per_sample(f.crps, mask=mask)), "energy_score": Score.mean(f.energy)}
     found["spectral_distance"] = spectral_distance(f.spectrum, spectrum(_known(observed, test)))
     if len(data.train) and data.train.mask is None:
-        outputs = data.train.u[:SEEN]
+        outputs = data.train.u[:IGNORING]
         found["crps_ignoring_a"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
     if f.members > 1:
         found["nll"] = nll(f.mean, f.std, observed, mask=mask)
@@ -339,7 +220,7 @@ def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
 
 def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
     """Observations among members; adds coverage and spread to the scores."""
-    mask, observed = test.mask, _observed(test)
+    mask, observed = test.mask, observations(test)
     levels = np.linspace(0.02, 0.98, 49)
     for level in LEVELS:
         inside = (np.abs(f.pit - 0.5) <= level / 2).astype(float)
@@ -364,8 +245,8 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
 
 def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str, Score]) -> dict[str, Conformal]:
     """Intervals for points and bands for whole fields, from the held-out forecast g, tried on f."""
-    observed, mask = _known(_observed(test), test), test.mask
-    fields = *g.interval(LEVEL), g.std, _known(_observed(held), held)
+    observed, mask = _known(observations(test), test), test.mask
+    fields = *g.interval(LEVEL), g.std, _known(observations(held), held)
     try:
         found = {
             "points": Conformal.of(*fields, LEVEL, mask=held.mask),
@@ -407,7 +288,7 @@ def _cases(model: Surrogate, test: Pairs, f: Forecast, errors: Array, seed: int,
     """The best, a typical and the worst input, by the relative error of the mean."""
     order = np.argsort(errors, kind="stable")
     places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
-    observed, (lower, upper) = _observed(test), f.interval(LEVEL)
+    observed, (lower, upper) = observations(test), f.interval(LEVEL)
     cases = []
     for title, place in places.items():
         i = int(order[place])

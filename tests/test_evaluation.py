@@ -10,7 +10,8 @@ from scipy.special import gammaln
 
 import pdno
 from pdno import UserError, equation, noise
-from pdno.evaluation import LEVELS, evaluate, forecast
+from pdno.evaluation import evaluate
+from pdno.forecast import LEVELS, forecast
 from pdno.frame import Frame
 from pdno.novelty import Novelty
 from pdno.verdict import percent, verdict

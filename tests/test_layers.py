@@ -37,6 +37,7 @@ LAYERS = {
         "demo",
         "config",
         "results",
+        "forecast",
         "evaluation",
         "verdict",
         "assessment",
