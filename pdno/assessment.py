@@ -10,6 +10,7 @@ import os
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from . import checkpoint, results, store
 from .config import Config
 from .conformal import Conformal
-from .dataset import Dataset, Pairs
+from .dataset import Dataset
 from .errors import UserError
 from .evaluation import LEVEL, Evaluation, evaluate
 from .loading import open_chosen
@@ -62,22 +63,39 @@ def assess(
     """
     model = load(run, device=device)
     config = config_of(run)
-    data = _own(run, split) if file is None or _same(file, config) else _other(run, file, chosen, config)
+    own = file is None or _same(file, config)
+    data = _own(run, split) if file is None or own else _other(run, file, chosen, config)
     e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **how)
     with alone(run):
-        _save_intervals(run / "intervals.safetensors", e, members, how)
-        _save_arrays(run / "evaluation.npz", e, data.test)
+        if own and split == "test":
+            _save_intervals(run, e, members, how)
+        _save_arrays(run / "evaluation.npz", e)
         results.write(
             run / "results.json",
             _rows(e, model, config, run, seed, command),
             machine=results.machine(),
             model=digest(run),
-            facts=e.facts,
+            facts={
+                **e.facts,
+                "file": config.data.file if file is None else str(file),
+                "train": _train_command(run, config, model),
+            },
             verdict=[asdict(statement) for statement in verdict(e)],
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": case.title, "number": case.number} for case in e.cases],
         )
     return e
+
+
+def _train_command(run: Path, config: Config, model: Surrogate) -> str:
+    """The command that trains the same model again; steps are named, as those that a budget allowed depend on the machine."""
+    data = config.data
+    names = {"test_file": "test"}
+    options = [part for key, value in data.options.items() for part in (f"--{names.get(key, key).replace('_', '-')}", value)]
+    options += ["--config", str(run / "config.toml"), "--set", f"training.updates={model.provenance.get('updates')}"]
+    options += ["--set", "training.epochs=none", "--set", "model.budget=none", "--seed", str(data.seed)]
+    options += ["--validation", str(data.validation), "--test-fraction", str(data.test), "--out", f"{run}-again"]
+    return join(["pdno", "train", data.file, *options])
 
 
 def digest(run: Path) -> str:
@@ -110,6 +128,8 @@ def _other(run: Path, file: Path, chosen: Selection | None, config: Config) -> D
     if chosen is None and not store.is_store(file):
         names = {k: v for k, v in config.data.options.items() if k not in ("test_file", "cache", "mask")}
         chosen = Selection(**{k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}) if names else None
+    elif chosen is not None and chosen.dims is None:
+        chosen = replace(chosen, dims=config.data.options.get("dims"))
     data = open_chosen(file, chosen, None, config.data.options.get("mask"), None)
     test = data.test if len(data.test) else data.train
     try:
@@ -174,7 +194,7 @@ def _training_seconds(run: Path) -> float | None:
     return float(sum(ends)) if ends else None
 
 
-def _save_arrays(path: Path, e: Evaluation, test: Pairs) -> None:
+def _save_arrays(path: Path, e: Evaluation) -> None:
     arrays: dict[str, Any] = {}
     for name in ("coverage", "histogram", "spread_skill"):
         if (part := getattr(e, name)) is not None:
@@ -182,7 +202,7 @@ def _save_arrays(path: Path, e: Evaluation, test: Pairs) -> None:
     if e.spectra is not None:
         arrays |= {"spectra.members": e.spectra[0], "spectra.observed": e.spectra[1]}
     arrays |= {name: getattr(e, name) for name in ("trust", "novelty", "novelty_held") if getattr(e, name) is not None}
-    arrays |= {f"axis.{name}": test.xarray[name].values for name in test.xarray["u"].dims[2:] if name in test.xarray.coords}
+    arrays |= {f"axis.{name}": nodes for name, nodes in e.axes.items()}
     for case in e.cases:
         fields = {key: value for key, value in vars(case).items() if isinstance(value, np.ndarray)}
         arrays |= {f"case.{case.title}.{key}": np.asarray(value, dtype=np.float32) for key, value in fields.items()}
@@ -192,22 +212,23 @@ def _save_arrays(path: Path, e: Evaluation, test: Pairs) -> None:
     os.replace(temporary, path)
 
 
-def _save_intervals(path: Path, e: Evaluation, members: int, how: dict[str, Any]) -> None:
+def _save_intervals(run: Path, e: Evaluation, members: int, how: dict[str, Any]) -> None:
+    path = run / "intervals.safetensors"
     if not e.repair:
         path.unlink(missing_ok=True)
         return
     tensors = {
         f"{name}.{key}": torch.from_numpy(np.array(value)) for name, c in e.repair.items() for key, value in c.arrays().items()
     }
-    checkpoint.save(path, KIND, tensors, {"level": LEVEL, "members": members, "how": how})
+    checkpoint.save(path, KIND, tensors, {"model": digest(run), "level": LEVEL, "members": members, "how": how})
 
 
 def intervals(run: Path, how: dict[str, Any]) -> Conformal | None:
-    """The repair for points that `pdno evaluate` measured with these settings of the sampler, None if there is none."""
+    """The repair for points that `pdno evaluate` measured for this model and this way of sampling, None if there is none."""
     path = run / "intervals.safetensors"
     if not path.exists():
         return None
     tensors, metadata = checkpoint.load(path, KIND)
-    if metadata.get("how") != how:
+    if metadata.get("how") != how or metadata.get("model") != digest(run):
         return None
     return Conformal.from_arrays({name[7:]: v.numpy() for name, v in tensors.items() if name.startswith("points.")})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+RESUMED = ("generate", "train", "predict", "demo")  # commands that go on where they were
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # wherever this version of typer keeps its click
 
@@ -57,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         if code == INTERRUPTED:
             for number in (signal.SIGINT, signal.SIGTERM):  # the impatient press twice
                 signal.signal(number, signal.SIG_IGN)
-            _stop("stopped; run the same command again to go on", INTERRUPTED)
+            resumes = (arguments or sys.argv[1:])[:1][0] in RESUMED
+            _stop("stopped; run the same command again to go on" if resumes else "stopped; nothing was kept", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -337,7 +339,8 @@ def predict(
     typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {spread:.4g}")
     odd = int(predicted["unfamiliar"].sum()) if "unfamiliar" in predicted else 0
     if odd:
-        typer.echo(f"{odd} inputs are unlike those learned from: do not trust their error bars (see `unfamiliar`)")
+        inputs = "1 input is" if odd == 1 else f"{odd} inputs are"
+        typer.echo(f"{inputs} unlike those learned from: do not trust the error bars there (see `unfamiliar`)")
     typer.echo(f'In Python:  xarray.open_zarr("{out}", consolidated=False)')
 
 

@@ -157,7 +157,9 @@ class Config(Section):
     def with_file(self, path: Path) -> "Config":
         """These settings with those of a TOML file."""
         try:
-            return self.changed(tomllib.loads(path.read_text()), path.name)
+            found = tomllib.loads(path.read_text())
+            found.pop("data", None)  # of a run that settings are taken from: it has its own
+            return self.changed(found, path.name)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path.name} is not a TOML file: {error}") from None
 

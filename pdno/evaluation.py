@@ -38,7 +38,6 @@ from .metrics import (
     RunningCRPS,
     Score,
     mean_std,
-    mrle,
     mstd,
     nll,
     per_sample,
@@ -57,6 +56,8 @@ Array = NDArray[Any]
 LEVEL = 0.9  # of the intervals that are repaired and mapped
 IGNORING = 100  # training outputs that stand for "ignoring a"
 SHOWN = 3  # members in a picture
+FEWEST = 19  # members of which the smallest and the largest are the ends of a 90 % interval
+RANGES = 8  # of predicted means, with as many points each
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Evaluation:
     histogram: Histogram | None = None
     spread_skill: SpreadSkill | None = None
     trust: Array | None = None  # coverage of LEVEL intervals at each point
+    ranges: tuple[Array, Array] | None = None  # edges of predicted means, and coverage of LEVEL intervals between them
+    axes: dict[str, Array] = field(default_factory=dict)  # nodes of the grid
     spectra: tuple[Array, Array] | None = None  # of members and observations: (band,)
     novelty: Array | None = None  # of test inputs
     novelty_held: Array | None = None  # of validation inputs
@@ -118,8 +121,8 @@ def evaluate(
     whole = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
     test = _checked(model, whole.test, "test")
     held = None if whole.validation is None or calibrate < 1 else _checked(model, whole.validation[:calibrate], "validation")
-    if isinstance(members, bool) or members < 2:
-        raise UserError(f"members = {members}: a spread needs at least two")
+    if isinstance(members, bool) or (members < FEWEST and not model.deterministic):
+        raise UserError(f"members = {members}: to judge 90 % intervals, at least {FEWEST} are needed")
     total = (len(test) + (len(held) if held else 0)) * (1 if model.deterministic else members)
     with progress_bar("judging", "members") if progress else nullcontext() as bar:
         done = 0
@@ -143,11 +146,12 @@ def evaluate(
     return Evaluation(
         scores,
         _facts(model, whole, f, held, how),
-        _cases(model, test, f, scores["mrle"].each, seed, how),
+        _cases(model, test, f, seed, how),
         repair=repair,
         novelty=novelty,
         novelty_held=held_novelty,
         spectra=(f.spectrum.mean(axis=0), observed.mean(axis=0)),
+        axes=_axes(test),
         **diagnostics,
     )
 
@@ -172,18 +176,27 @@ def _known(fields: Array, pairs: Pairs) -> Array:
 def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
     """The mean and one member against the clean u."""
     u, mask = test.u, test.mask
-    found = {"mrle": mrle(f.mean, u, mask=mask), "rmse": rmse(f.mean, u, mask=mask)}
-    if f.members > 1:
-        squared, size = (per_sample(np.square(_known(v, test)), mask=mask) for v in (f.mean - u, u))
-        chance = per_sample(f.std**2, mask=mask) / f.members  # what a mean over so many members owes to chance
-        found["mrle_fair"] = Score.mean(np.sqrt(np.maximum(squared - chance, 0.0) / size))
-        found["mrle_member"] = mrle(f.member, u, mask=mask)
+    found = {"rmse": rmse(f.mean, u, mask=mask)}
+    size = per_sample(np.square(_known(u, test)), mask=mask)
+    fields = {"mrle": f.mean} | ({"mrle_member": f.member} if f.members > 1 else {})
     if len(data.train) and data.train.mask is None:
-        average = data.train.u[:1000].mean(axis=0)
-        found["mrle_ignoring_a"] = mrle(np.broadcast_to(average, u.shape), u, mask=mask)
+        fields["mrle_ignoring_a"] = np.broadcast_to(data.train.u[:1000].mean(axis=0), u.shape)
+    for name, v in fields.items() if size.any() else ():
+        found[name] = _relative(per_sample(np.square(_known(v - u, test)), mask=mask), size)
+    if f.members > 1 and size.any():
+        squared = per_sample(np.square(_known(f.mean - u, test)), mask=mask)
+        chance = per_sample(f.std**2, mask=mask) / f.members  # what a mean over so many members owes to chance
+        found["mrle_fair"] = _relative(np.maximum(squared - chance, 0.0), size)
     if data.equation is not None and mask is None:
         found |= _residuals(data.equation, f, test)
     return found
+
+
+def _relative(squared: Array, size: Array) -> Score:
+    """The mean of √(squared/size) over the samples that have a size: outputs that are zero have no relative error."""
+    each = np.sqrt(squared / np.where(size > 0, size, np.nan))
+    score = Score.mean(each[size > 0])
+    return Score(score.value, score.error, each)
 
 
 def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]:
@@ -222,7 +235,7 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
     """Observations among members; adds coverage and spread to the scores."""
     mask, observed = test.mask, observations(test)
     levels = np.linspace(0.02, 0.98, 49)
-    for level in LEVELS:
+    for level in [level for level in LEVELS if f.members >= (1 + level) / (1 - level) - 1e-9]:
         inside = (np.abs(f.pit - 0.5) <= level / 2).astype(float)
         scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
     scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*f.interval(LEVEL), mask=mask)
@@ -240,7 +253,18 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
         "histogram": rank_histogram(f.pit, mask=mask),
         "spread_skill": spread,
         "trust": trust,
+        "ranges": _ranges(f.mean, inside, mask),
     }
+
+
+def _ranges(mean: Array, inside: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Edges of ranges of predicted values that have as many points each, and the share of observations inside intervals."""
+    known = np.ones(mean.shape, dtype=bool) if mask is None else mask
+    values, covered = mean[known], inside[known]
+    order = np.argsort(values, kind="stable")
+    parts = np.array_split(order, min(RANGES, len(order)))
+    edges = np.array([values[parts[0][0]], *(values[part[-1]] for part in parts)])
+    return edges, np.array([covered[part].mean() for part in parts])
 
 
 def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str, Score]) -> dict[str, Conformal]:
@@ -281,12 +305,30 @@ def _facts(model: Surrogate, data: Dataset, f: Forecast, held: Pairs | None, how
         "sample_seconds": f.seconds,
         "deterministic": model.deterministic,
         "alarm": None if model.novelty is None else float(model.novelty.alarm),
+        "mrle_spread": _spread(f, data.test),
     }
 
 
-def _cases(model: Surrogate, test: Pairs, f: Forecast, errors: Array, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
+def _spread(f: Forecast, test: Pairs) -> float | None:
+    """Size of the members' spread in units of u, to be compared with the relative error."""
+    variance, size = (per_sample(np.square(_known(v, test)), mask=test.mask).mean() for v in (f.std, test.u))
+    return float(np.sqrt(variance / size)) if size > 0 and f.members > 1 else None
+
+
+def _axes(pairs: Pairs) -> dict[str, Array]:
+    """Nodes of the grid of u by name; numbers where there are no coordinates, or coordinates that are no numbers."""
+    u = pairs.xarray["u"]
+    nodes = {str(x): pairs.xarray[x].values if x in pairs.xarray.coords else np.arange(u.sizes[x]) for x in u.dims[2:]}
+    return {x: v if v.dtype.kind in "iuf" else np.arange(len(v)) for x, v in nodes.items()}
+
+
+def _cases(model: Surrogate, test: Pairs, f: Forecast, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
     """The best, a typical and the worst input, by the relative error of the mean."""
-    order = np.argsort(errors, kind="stable")
+    squared, size = (per_sample(np.square(_known(v, test)), mask=test.mask) for v in (f.mean - test.u, test.u))
+    errors = np.sqrt(
+        squared / np.where(size > 0, size, np.nan)
+    )  # zero outputs come last, and are not shown if others are there
+    order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]
     places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
     observed, (lower, upper) = observations(test), f.interval(LEVEL)
     cases = []

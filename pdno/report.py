@@ -7,6 +7,7 @@ nothing, and everything that came from data is escaped.
 import base64
 import io
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.box import SIMPLE
@@ -24,7 +26,7 @@ from . import __version__, plot, results
 from .errors import UserError
 from .evaluation import LEVEL
 from .record import read_rows
-from .verdict import percent
+from .verdict import rounded
 
 __all__ = ["render", "statements", "table", "write_report"]
 
@@ -51,18 +53,20 @@ def render(run: Path) -> str:
     found, arrays = results.read(run / "results.json"), _arrays(run / "evaluation.npz")
     config = (run / "config.toml").read_text(encoding="utf-8") if (run / "config.toml").exists() else ""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["code"] = _code
     template = environment.from_string(files("pdno").joinpath("report.html").read_text(encoding="utf-8"))
     facts, first = found["facts"], found["rows"][0]
     return template.render(
         title=f"{first['method']} on {facts['data']}",
-        subtitle=f"How far this model can be trusted, from {facts['inputs']} test inputs that it has not learned from.",
+        subtitle=f"How far this model can be trusted: judged by {facts['inputs']} inputs that it has not learned from, of "
+        f"{Path(facts['file']).name}.",
         verdict=found["verdict"],
         story=_story(found, config),
         rows=[_cells(row) for row in found["rows"]],
         with_paper=any(row["paper"] is not None for row in found["rows"]),
         footnote=_footnote(facts),
         pictures=_pictures(run, found, arrays),
-        commands=_commands(first, run, config),
+        commands="\n".join([facts["train"], first["command"] or f"pdno evaluate {run}", f"pdno report {run}"]),
         provenance=_provenance(found),
         config=config,
     )
@@ -88,10 +92,16 @@ def statements(found: Mapping[str, Any]) -> list[str]:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of results as texts."""
-    number: Callable[[Any], str] = percent if row["metric"].startswith(SHARES) else lambda x: f"{x:.3g}"
-    values = {key: "–" if row[key] is None else number(row[key]) for key in ("value", "error", "paper")}
-    values["paper"] = "" if row["paper"] is None else values["paper"]
-    return {"metric": row["metric"], "meaning": results.MEANING.get(row["metric"], row["metric"]), **values}
+    size, unit = (100, " %") if row["metric"].startswith(SHARES) else (1, "")
+    value, error = ("–", "–") if row["value"] is None else rounded(size * row["value"], row["error"] and size * row["error"])
+    shown = {"value": value + unit, "error": error + unit * (error != "–")}
+    paper = "" if row["paper"] is None else f"{size * row['paper']:.3g}{unit}"
+    return {"metric": row["metric"], "meaning": results.MEANING.get(row["metric"], row["metric"]), **shown, "paper": paper}
+
+
+def _code(text: str) -> Markup:
+    """Escaped text, with what stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -136,7 +146,7 @@ def _time(seconds: float) -> str:
     ('12 ms', '75 s', '90 min')
     """
     if seconds < 1:
-        return f"{1000 * seconds:.2g} ms"
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"
     return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
 
 
@@ -148,14 +158,6 @@ def _footnote(facts: Mapping[str, Any]) -> str:
         text += f" Intervals were repaired with {facts['held']} validation pairs: they hold 90 % of new observations at each "
         text += "point (or 90 % of whole fields) if new pairs are drawn alike, on average over such sets of pairs."
     return text
-
-
-def _commands(row: Mapping[str, Any], run: Path, config: str) -> str:
-    lines = []
-    data = tomllib.loads(config).get("data", {}) if config else {}
-    if data.get("file"):
-        lines.append(f"pdno train {data['file']} --config {run}/config.toml --out {run} --seed {data.get('seed', 0)}")
-    return "\n".join([*lines, row["command"] or f"pdno evaluate {run}", f"pdno report {run}"])
 
 
 def _provenance(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -214,8 +216,12 @@ def _cases(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Arr
     drawn: Drawn = []
     noisy = found["facts"]["observed"] == "u_eta"
     for case in found["cases"]:
-        part = {key.rsplit(".", 1)[1]: value for key, value in arrays.items() if key.startswith(f"case.{case['title']}.")}
-        if not noisy:
+        part: dict[str, Any] = {
+            key.rsplit(".", 1)[1]: value for key, value in arrays.items() if key.startswith(f"case.{case['title']}.")
+        }
+        if not noisy and found["facts"]["noise"] != "none":
+            part["u"] = None  # what is there may carry noise: it is an observation, not the truth
+        elif not noisy:
             part.pop("observed")
         fields: Any = [part.pop(name) for name in ("a", "u", "mean", "std")]
 
@@ -229,7 +235,7 @@ def _cases(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Arr
 def _honesty(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Array]) -> Drawn:
     if "coverage.levels" not in arrays:
         return []
-    values = {row["metric"]: row["value"] for row in found["rows"]}
+    values, members = {row["metric"]: row["value"] for row in found["rows"]}, found["facts"]["members"]
     repaired = values.get("coverage_90_repaired")
     point = None if repaired is None else ([LEVEL], [repaired])
     curve = [arrays[f"coverage.{name}"] for name in ("levels", "value", "error")]
@@ -243,7 +249,8 @@ def _honesty(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[A
         ),
         (
             lambda theme: plot.spread_skill(*spread, theme=theme),
-            "Where members spread more, errors should be larger: on the diagonal they are as large as the spread says.",
+            "Where members spread more, errors should be larger: on the diagonal they are as large as the spread says. The "
+            f"spread of {members} members is itself known to {50 / np.sqrt(0.5 * (members - 1)):.0f} % only.",
         ),
         (
             lambda theme: plot.trust(arrays["trust"], LEVEL, x=axes or None, theme=theme),
@@ -255,7 +262,7 @@ def _honesty(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[A
 def _others(arrays: Mapping[str, Array]) -> Drawn:
     drawn: Drawn = []
     if "spectra.members" in arrays:
-        both = arrays["spectra.members"], arrays["spectra.observed"]
+        both = arrays["spectra.members"][1:], arrays["spectra.observed"][1:]  # without the mean of the field
         caption = "Power at each scale: members should be as rough as observations, neither smoother nor rougher."
         drawn.append((lambda theme: plot.spectra(*both, theme=theme), caption))
     if "novelty" in arrays and "novelty_held" in arrays:

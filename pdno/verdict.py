@@ -1,5 +1,11 @@
-"""The verdict in plain words: how accurate is the model, are its error bars honest, and where should it not be trusted?"""
+"""The verdict in plain words: how accurate is the model, are its error bars honest, and where should it not be trusted?
 
+accuracy      good if the error is below a tenth of that of ignoring the input, fair below a half
+honesty       good if 90 % intervals hold 87 to 93 % of observations, fair if 82 to 98 %; less if whole fields are wrong
+caution       the part of the domain, and the range of predictions, where intervals hold least; inputs that stand out
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +16,7 @@ from .calibration import Diagnosis
 from .evaluation import LEVEL, Evaluation
 from .metrics import Score
 
-__all__ = ["Statement", "verdict"]
+__all__ = ["Statement", "percent", "rounded", "verdict"]
 
 Array = NDArray[np.float64]
 Grade = Literal["good", "fair", "poor", "unknown"]
@@ -18,6 +24,7 @@ BLOCKS = 8  # parts of an axis of which the coverage is compared
 SMALL, LARGE = 0.03, 0.08  # departures of the coverage of 90 % intervals: what is honest, and what is not
 FEW = 20  # test inputs
 
+WORDS = {"skewed": "skewed the wrong way", "wrong shape": "of the wrong shape"}
 WHOLES = {
     ("field means", "too narrow"): "errors that all points of a field share are larger than the members say",
     ("field means", "too wide"): "members differ as whole fields more than observations do",
@@ -43,64 +50,98 @@ def verdict(e: Evaluation) -> tuple[Statement, ...]:
     return _accuracy(e), _honesty(e), _caution(e)
 
 
-def percent(x: float) -> str:
+# Numbers for readers
+
+
+def rounded(value: float, error: float | None = None) -> tuple[str, str]:
+    """A number and its error, both to the second digit of the error.
+
+    >>> rounded(0.059812, 0.00097), rounded(1234.5, 2.0), rounded(0.5, None)
+    (('0.05981', '0.00097'), ('1234.5', '2.0'), ('0.5', '–'))
+    """
+    if error is None or not np.isfinite(error) or error <= 0 or not np.isfinite(value):
+        return f"{value:.3g}", "–"
+    digits = 1 - int(np.floor(np.log10(error)))
+    if not 0 <= digits <= 7:
+        return f"{value:.3g}", f"{error:.2g}"
+    return f"{value:.{digits}f}", f"{error:.{digits}f}"
+
+
+def percent(x: float, error: float | None = None) -> str:
     """A fraction for readers.
 
-    >>> percent(0.00543), percent(0.9031), percent(2e-9)
-    ('0.54 %', '90.3 %', '2e-07 %')
+    >>> percent(0.00543), percent(0.9031), percent(2e-9), percent(0.0598, 0.00097)
+    ('0.54 %', '90.3 %', '2e-07 %', '5.980 ± 0.097 %')
     """
+    if error is not None and np.isfinite(error) and error > 0:
+        return "{} ± {} %".format(*rounded(100 * x, 100 * error))
     if x == 0 or not np.isfinite(x):
         return f"{x:.0f} %"
     return f"{100 * x:.1f} %" if abs(x) >= 0.1 else f"{100 * x:.2g} %"
+
+
+def _of(score: Score) -> str:
+    return percent(score.value, score.error)
 
 
 def _graded(value: float, good: float, fair: float) -> Grade:
     return "good" if value <= good else "fair" if value <= fair else "poor"
 
 
+# How accurate?
+
+
 def _accuracy(e: Evaluation) -> Statement:
+    about = "How accurate?"
+    if "mrle" not in e.scores:
+        text = "All test outputs are zero, so that there is no relative error."
+        return Statement(about, "unknown", f"The mean is off by {e.scores['rmse'].value:.3g} (root mean square).", text)
     error, fair = e.scores["mrle"], e.scores.get("mrle_fair")
     clean = e.facts["observed"] == "u_eta" or e.facts["noise"] == "none"
-    what = "the clean solution" if clean else "the test outputs"
-    best = fair if fair is not None and clean else error
-    text = f"Relative L2 error over {e.facts['inputs']} test inputs: {_with_error(error)}, "
-    text += f"from {percent(error.each.min())} to {percent(error.each.max())}."
-    if fair is not None and clean and fair.value < 0.95 * error.value:
-        text += f" Part of it is chance, as the mean is that of {e.facts['members']} members; without, {percent(fair.value)}."
+    lucky = fair is not None and clean and fair.value < 0.95 * error.value
+    best = fair.value if fair is not None and lucky else error.value
+    each = error.each[np.isfinite(error.each)]
+    text = f"Relative L2 error over {len(each)} test inputs: {_of(error)}, from {percent(each.min())} to {percent(each.max())}."
+    if lucky:
+        text += f" Part of it is chance, as the mean is that of {e.facts['members']} members; without, {percent(best)}."
     if not clean:
-        text += " The data have no clean outputs, so noise in the test outputs counts as error."
-    grade: Grade = _graded(best.value, 0.05, 0.2)
-    ignoring = e.scores.get("mrle_ignoring_a")
+        text += " Whether these outputs carry noise was not told; if they do, it counts as error here."
+        if "mrle_spread" in e.facts:
+            text += f" The members differ from their mean by {percent(e.facts['mrle_spread'])}."
+    grade, ignoring = _graded(best, 0.05, 0.2), e.scores.get("mrle_ignoring_a")
+    headline = f"The mean is {percent(best)} off {'the clean solution' if clean else 'the test outputs'}."
     if ignoring is not None:
-        text += f" The average training output, which ignores the input, is off by {percent(ignoring.value)}."
-        grade = _graded(best.value / max(ignoring.value, 1e-300), 0.1, 0.5)
+        grade = _graded(best / max(ignoring.value, 1e-300), 0.1, 0.5)
         if not clean:
             grade = _graded(e.scores["crps"].value / max(e.scores["crps_ignoring_a"].value, 1e-300), 0.5, 0.9)
-    return Statement("How accurate?", grade, f"The mean is {percent(best.value)} off {what}.", text)
+        text += f" The average training output, which ignores the input, is off by {percent(ignoring.value)}."
+        if best > ignoring.value:
+            grade, headline = "poor", f"{headline[:-1]}, worse than ignoring the input ({percent(ignoring.value)})."
+    return Statement(about, grade, headline, text)
+
+
+# Are the error bars honest?
 
 
 def _honesty(e: Evaluation) -> Statement:
     if e.facts["deterministic"]:
         return _no_error_bars(e)
     measured = e.scores["coverage_90"]
-    departure = abs(measured.value - LEVEL)
-    grade: Grade = _graded(departure, SMALL, LARGE)
-    points, told = e.diagnoses["points"], f"90 % intervals hold {_with_error(measured)} of observations"
+    grade = _graded(abs(measured.value - LEVEL), SMALL, LARGE)
+    told, direction = f"90 % intervals hold {_of(measured)} of observations", "wide" if measured.value > LEVEL else "narrow"
     headline = {
         "good": f"The error bars are honest: {told}.",
-        "fair": f"The error bars are roughly right: {told}.",
-        "poor": f"The error bars are not honest: {told}.",
+        "fair": f"The error bars are somewhat too {direction}: {told}.",
+        "poor": f"The error bars are too {direction}: {told}.",
     }[grade]
     wholes = [WHOLES[name, finding] for name, d in e.diagnoses.items() for finding in d.findings if (name, finding) in WHOLES]
     if wholes and grade == "good":
         grade, headline = "fair", f"Point by point the error bars are honest ({told}), but not for whole fields."
-    text = _tested(points)
+    text = _tested(e.diagnoses["points"])
     if wholes:
         text += f" Taken as whole fields, {'; '.join(wholes)}."
-    if grade != "good" and "coverage_90_repaired" in e.scores:
-        repaired = e.scores["coverage_90_repaired"]
-        text += f" Intervals repaired with {e.facts['held']} held-out pairs hold {_with_error(repaired)}; "
-        text += "`pdno predict` writes them."
+    if grade != "good":
+        text += _repaired(e)
     return Statement("Are the error bars honest?", grade, headline, text)
 
 
@@ -111,64 +152,76 @@ def _tested(d: Diagnosis) -> str:
     rate = f"{d.samples} fields, false-alarm rate {percent(d.alarm)}"
     if not d.findings:
         return f"No bias, wrong width or wrong shape can be detected ({rate})."
-    return f"Detected: members are {', '.join(d.findings)} ({rate})."
+    return f"Detected: members are {', '.join(WORDS.get(finding, finding) for finding in d.findings)} ({rate})."
+
+
+def _repaired(e: Evaluation) -> str:
+    repaired = e.scores.get("coverage_90_repaired")
+    if repaired is None:
+        return ""
+    if repaired.value < LEVEL - LARGE:
+        return f" Here even intervals repaired with held-out pairs hold only {_of(repaired)}: these inputs are different."
+    return f" Intervals repaired with {e.facts['held']} held-out pairs hold {_of(repaired)}; `pdno predict` writes them."
 
 
 def _no_error_bars(e: Evaluation) -> Statement:
     text = "Its members are all the same."
     if "coverage_90_repaired" in e.scores:
-        repaired, width = e.scores["coverage_90_repaired"], e.scores["width_90_repaired"]
-        text += f" 90 % intervals from the errors of {e.facts['held']} held-out pairs are {width.value:.3g} wide"
-        text += f" and hold {_with_error(repaired)} of observations; `pdno predict` writes them."
+        text += f" 90 % intervals from held-out errors are {e.scores['width_90_repaired'].value:.3g} wide." + _repaired(e)
     return Statement("Are the error bars honest?", "unknown", "This model has no error bars of its own.", text)
 
 
+# Where not to trust it?
+
+
 def _caution(e: Evaluation) -> Statement:
-    found = []
-    region = None if e.trust is None else _weakest(e.trust)
-    if region is not None:
-        found.append(region)
-    worst = next(case for case in e.cases if case.title == "worst")
-    largest = e.scores["mrle"].each.max()
-    if largest > 3 * e.scores["mrle"].value:
-        found.append(f"The error of test input {worst.number} is {percent(largest)}, far above the average.")
-    if e.facts["inputs"] < FEW:
-        found.append(f"Only {e.facts['inputs']} test inputs were judged; take these numbers as rough.")
+    inputs, found = e.facts["inputs"], []
     count = 0 if e.novelty is None else int((e.novelty > 1).sum())
-    odd = count > max(1, 3 * (e.facts["alarm"] or 0) * e.facts["inputs"])
+    odd = count > max(2, 3 * (e.facts["alarm"] or 0) * inputs)
     if odd:
-        found.append(
-            f"{count} of {e.facts['inputs']} test inputs are unlike the training inputs; their error bars may be wrong."
-        )
-    headline = found[0] if found else "No weak place was found among the test inputs."
-    rest = found[1:]
-    if e.facts["alarm"] is not None:
+        found.append(f"{count} of {inputs} test inputs are unlike the training inputs; their error bars cannot be trusted.")
+    weak = [place for place in (_weakest_range(e.ranges), _weakest_region(e.trust, e.axes)) if place is not None]
+    found += [f"90 % intervals hold least, {percent(share)}, {where}." for share, where in sorted(weak)]
+    if "mrle" in e.scores:
+        each = np.nan_to_num(e.scores["mrle"].each)
+        if each.max() > 3 * e.scores["mrle"].value:
+            found.append(f"The error of test input {each.argmax()} is {percent(each.max())}, far above the average.")
+    if inputs < FEW:
+        found.append(f"Only {inputs} test input{'s were' if inputs > 1 else ' was'} judged; take these numbers as rough.")
+    headline, rest = (found[0], found[1:]) if found else ("No weak place was found among the test inputs.", [])
+    if e.facts["alarm"] is not None and not odd:
         rest.append(
             "Inputs of another kind than those learned from are beyond any test made here: `pdno predict` flags them as "
-            f"unfamiliar (and at most {percent(e.facts['alarm'])} of inputs of the same kind by mistake)."
+            f"unfamiliar (and about {percent(e.facts['alarm'])} of inputs of the same kind by mistake)."
         )
-    return Statement("Where not to trust it?", "fair" if found else "good", headline, " ".join(rest))
+    return Statement("Where not to trust it?", "poor" if odd else "fair" if found else "good", headline, " ".join(rest))
 
 
-def _weakest(trust: Array) -> str | None:
-    """The part of the domain whose intervals hold least, if that is much less than they should."""
-    grid = trust.mean(axis=0)  # over channels
+def _weakest_range(ranges: tuple[Array, Array] | None) -> tuple[float, str] | None:
+    """The share inside, and the range of predictions, where intervals hold least, if that is much less than they should."""
+    if ranges is None:
+        return None
+    edges, share = ranges
+    k = int(share.argmin())
+    if share[k] > LEVEL - LARGE:
+        return None
+    low, high = f"{edges[k]:.3g}", f"{edges[k + 1]:.3g}"
+    where = f"below {high}" if k == 0 else f"above {low}" if k == len(share) - 1 else f"between {low} and {high}"
+    return float(share[k]), f"where u is predicted {where}"
+
+
+def _weakest_region(trust: Array | None, axes: Mapping[str, Array]) -> tuple[float, str] | None:
+    """The same for the parts of the domain."""
+    if trust is None or not axes:
+        return None
+    grid = np.nanmean(trust, axis=0)  # over channels
+    parts: list[Sequence[Array]] = []
     for axis, n in enumerate(grid.shape):
-        parts = np.array_split(np.arange(n), min(BLOCKS, n))
-        grid = np.stack([grid.take(part, axis=axis).mean(axis=axis) for part in parts], axis=axis)
+        parts.append(np.array_split(np.arange(n), min(BLOCKS, n)))
+        grid = np.stack([grid.take(part, axis=axis).mean(axis=axis) for part in parts[-1]], axis=axis)
     place = np.unravel_index(int(grid.argmin()), grid.shape)
     if grid[place] > LEVEL - LARGE:
         return None
-    names = ("first", "second", "third")
-    where = " and ".join(
-        f"{percent(k / n)} to {percent((k + 1) / n)} of the {names[axis]} axis"
-        if len(place) > 1
-        else f"{percent(k / n)} to {percent((k + 1) / n)} of the axis"
-        for axis, (k, n) in enumerate(zip(place, grid.shape, strict=True))
-    )
-    return f"90 % intervals hold least, {percent(float(grid[place]))}, at {where}."
-
-
-def _with_error(score: Score) -> str:
-    """A value and its Monte-Carlo error."""
-    return percent(score.value) if not np.isfinite(score.error) else f"{percent(score.value)} ± {percent(score.error)}"
+    blocks = [part[int(k)] for part, k in zip(parts, place, strict=True)]
+    ends = [(name, x[block[0]], x[block[-1]]) for (name, x), block in zip(axes.items(), blocks, strict=True)]
+    return float(grid[place]), "for " + " and ".join(f"{name} from {low:.3g} to {high:.3g}" for name, low, high in ends)

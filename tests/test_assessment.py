@@ -1,6 +1,7 @@
 """`pdno evaluate` and `pdno report` as a user meets them, and what they leave in the folder of a run."""
 
 import json
+import shlex
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,9 +14,10 @@ import pdno
 from pdno import UserError, assessment, results, runs
 from pdno.cli import main
 from pdno.report import render
+from pdno.selection import Selection
 from tests.helpers import SMALL
 
-EVALUATE = "evaluate run --members 3"
+EVALUATE = "evaluate run --members 20"
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def noisy(tmp_path_factory) -> Path:
     """A folder with a store of the elliptic equation, noisy and with test pairs, and an evaluated run."""
     folder = tmp_path_factory.mktemp("noisy")
     pdno.generate(pdno.equation.Elliptic1D(points=16), train=120, test=8, noise="gaussian:0.1", out=folder / "d.zarr")
-    for command in (f"train {folder / 'd.zarr'} --out {folder / 'run'} {SMALL}", f"evaluate {folder / 'run'} --members 4"):
+    for command in (f"train {folder / 'd.zarr'} --out {folder / 'run'} {SMALL}", f"evaluate {folder / 'run'} --members 20"):
         with pytest.raises(SystemExit) as stop:
             main(command.split())
         assert stop.value.code == 0
@@ -75,7 +77,7 @@ def test_rows_have_every_field_of_the_contract(noisy) -> None:
         108,
         "gaussian:0.1",
     )
-    assert (row["members"], row["evaluations"], row["seed"], row["version"]) == (4, 8, 0, pdno.__version__)
+    assert (row["members"], row["evaluations"], row["seed"], row["version"]) == (20, 8, 0, pdno.__version__)
     assert row["parameters"] == sum(p.numel() for p in pdno.load(noisy).network.parameters())
     assert row["train_seconds"] > 0
     assert row["sample_seconds"] > 0
@@ -85,10 +87,10 @@ def test_rows_have_every_field_of_the_contract(noisy) -> None:
 def test_numbers_are_those_of_the_python_interface(noisy) -> None:
     rows = {row["metric"]: row["value"] for row in results.read(noisy / "results.json")["rows"]}
     data = runs.data_of(noisy)
-    pred = pdno.load(noisy).predict(data.test.a, members=4)
+    pred = pdno.load(noisy).predict(data.test.a, members=20)
     expected = np.mean(np.linalg.norm(pred.mean - data.test.u, axis=-1) / np.linalg.norm(data.test.u, axis=-1))
     assert rows["mrle"] == pytest.approx(expected, rel=1e-6)
-    e = pdno.evaluate(pdno.load(noisy), data, members=4, progress=False)
+    e = pdno.evaluate(pdno.load(noisy), data, members=20, progress=False)
     assert rows == pytest.approx({name: score.value for name, score in e.scores.items()})
 
 
@@ -110,10 +112,10 @@ def test_rows_that_were_learned_from_are_never_scored(run, capsys) -> None:
     own = runs.data_of(run)
     np.savez("all.npz", force=own.train.a[:, 0], deflection=own.train.u[:, 0], site=np.arange(len(own.train)))
     with pytest.raises(UserError, match=r"all inputs in all\.npz were learned from"):
-        assessment.assess(run, Path("all.npz"), members=2)
+        assessment.assess(run, Path("all.npz"), members=20)
     fresh = np.concatenate([own.train.a[:5, 0], np.random.default_rng(5).standard_normal((6, 16))])
     np.savez("some.npz", force=fresh, deflection=fresh, site=np.arange(11))
-    assert assessment.assess(run, Path("some.npz"), members=2).facts["inputs"] == 6
+    assert assessment.assess(run, Path("some.npz"), members=20).facts["inputs"] == 6
     with pytest.raises(UserError, match="choose test or validation"):
         assessment.assess(run, split="train")
 
@@ -121,24 +123,24 @@ def test_rows_that_were_learned_from_are_never_scored(run, capsys) -> None:
 def test_other_data_with_other_names(run, capsys) -> None:
     fields = np.random.default_rng(6).standard_normal((2, 7, 16))
     np.savez("other.npz", load=fields[0], shape=fields[1])
-    said(capsys, "evaluate run other.npz --a load --u shape --dims sample,x --members 2")
+    said(capsys, "evaluate run other.npz --a load --u shape --dims sample,x --members 20")
     assert results.read(run / "results.json")["facts"]["inputs"] == 7
 
 
 def test_data_that_are_gone_do_not_hinder_other_data(run) -> None:
     np.savez("fresh.npz", force=np.eye(16)[:6], deflection=np.eye(16)[:6], site=np.arange(6))
     Path("mine.npz").unlink()
-    e = assessment.assess(run, Path("fresh.npz"), members=2)
+    e = assessment.assess(run, Path("fresh.npz"), members=20)
     assert "crps_ignoring_a" not in e.scores
     with pytest.raises(UserError, match="not there any more"):
-        assessment.assess(run, members=2)
+        assessment.assess(run, members=20)
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ("evaluate nowhere", "nowhere does not exist|is not"),
-        ("evaluate run --members 1", "at least two"),
+        ("evaluate run --members 5", "at least 19"),
         ("evaluate run --split train", "has not learned from"),
         ("evaluate run --steps 99", "steps"),
         ("evaluate run missing.npz", "missing.npz"),
@@ -160,19 +162,19 @@ def test_mistakes_end_in_one_line(run, capsys, command, message, no_pictures) ->
 
 
 def test_predictions_carry_repaired_intervals_and_the_flag(noisy, tmp_path, capsys) -> None:
-    said(capsys, f"predict {noisy} --members 4 --out {tmp_path / 'p.zarr'}")
+    said(capsys, f"predict {noisy} --members 20 --out {tmp_path / 'p.zarr'}")
     found = xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
     assert found["lower_0.9"].shape == found["mean"].shape
     assert (found["lower_0.9"] <= found["upper_0.9"]).all()
     model, data = pdno.load(noisy), runs.data_of(noisy)
     np.testing.assert_array_equal(found["unfamiliar"].values, model.novelty.flag(data.test.a))
-    e = pdno.evaluate(model, data, members=4, progress=False)
+    e = pdno.evaluate(model, data, members=20, progress=False)
     inside = (found["lower_0.9"].values <= data.test.u_eta) & (data.test.u_eta <= found["upper_0.9"].values)
     assert inside.mean() == pytest.approx(e.scores["coverage_90_repaired"].value)
 
 
 def test_a_repair_for_other_settings_of_the_sampler_is_not_used(noisy, tmp_path, capsys) -> None:
-    said(capsys, f"predict {noisy} --members 4 --steps 3 --out {tmp_path / 'p.zarr'}")
+    said(capsys, f"predict {noisy} --members 20 --steps 3 --out {tmp_path / 'p.zarr'}")
     assert "lower_0.9" not in xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
 
 
@@ -228,7 +230,7 @@ def test_the_report_has_verdict_numbers_pictures_and_provenance(noisy, no_pictur
     assert 'alt=""' not in html
     assert found["model"] in page.text
     assert "diffusion" in page.text  # the configuration
-    assert f"pdno evaluate {noisy} --members 4" in page.text or "pdno" in found["rows"][0]["command"]
+    assert f"pdno evaluate {noisy} --members 20" in page.text or "pdno" in found["rows"][0]["command"]
 
 
 def test_hostile_names_are_escaped(run, capsys, no_pictures) -> None:
@@ -267,7 +269,7 @@ def test_a_data_set_with_a_hostile_name_goes_all_the_way(tmp_path, monkeypatch, 
 
 def test_report_evaluates_what_was_not_evaluated_yet(run, capsys, monkeypatch, no_pictures) -> None:
     calls, real = [], assessment.assess
-    monkeypatch.setattr(assessment, "assess", lambda *args, **how: calls.append(args) or real(*args, members=2, **how))
+    monkeypatch.setattr(assessment, "assess", lambda *args, **how: calls.append(args) or real(*args, members=20, **how))
     assert "evaluated first" in said(capsys, "report run")
     assert "evaluated first" not in said(capsys, "report run --out again.html")
     assert Path("again.html").exists()
@@ -275,6 +277,39 @@ def test_report_evaluates_what_was_not_evaluated_yet(run, capsys, monkeypatch, n
     (run / "results.json").write_text(json.dumps({**found, "model": "that of another day"}))
     assert "evaluated first" in said(capsys, "report run")
     assert len(calls) == 2
+
+
+def test_the_command_that_is_printed_trains_the_same_model_again(run, capsys) -> None:
+    said(capsys, EVALUATE)
+    command = results.read(run / "results.json")["facts"]["train"]
+    assert command in read(render(run)).text
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(command)[1:])
+    assert stop.value.code == 0
+    a = runs.data_of(run).test.a
+    again = pdno.load("run-again")
+    np.testing.assert_array_equal(again.sample(a, chunk=4), pdno.load(run).sample(a, chunk=4))
+
+
+def test_a_stale_repair_is_not_used(noisy, tmp_path) -> None:
+    shutil.copytree(noisy, tmp_path / "run")
+    assert assessment.intervals(tmp_path / "run", {}).samples == 12
+    model = pdno.load(noisy)
+    model.provenance["updates"] = 3
+    model.save(tmp_path / "run" / "model.safetensors")
+    assert assessment.intervals(tmp_path / "run", {}) is None
+
+
+def test_other_data_leave_the_repair_alone(noisy, tmp_path) -> None:
+    shutil.copytree(noisy.parent, tmp_path / "copy")
+    run = tmp_path / "copy" / "run"
+    before = (run / "intervals.safetensors").read_bytes()
+    rng = np.random.default_rng(1)
+    np.savez(tmp_path / "fresh.npz", a=1 + rng.random((5, 16)), u=rng.random((5, 16)))
+    chosen = Selection("a", "u", "sample,x")
+    assert assessment.assess(run, tmp_path / "fresh.npz", chosen, members=20).facts["inputs"] == 5
+    assert (run / "intervals.safetensors").read_bytes() == before
+    assert "fresh.npz" in read(render(run)).text
 
 
 def test_damaged_results_are_told(run, capsys) -> None:

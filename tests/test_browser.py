@@ -21,7 +21,7 @@ def report(tmp_path_factory) -> Path:
     pdno.generate(pdno.equation.Darcy(points=16), train=60, test=6, noise="gaussian:0.001", out=folder / "<b>d.zarr")
     for command in (
         ["train", str(folder / "<b>d.zarr"), "--out", str(folder / "run"), *SMALL.split()],
-        ["evaluate", str(folder / "run"), "--members", "3"],
+        ["evaluate", str(folder / "run"), "--members", "20"],
         ["report", str(folder / "run")],
     ):
         with pytest.raises(SystemExit):

@@ -179,7 +179,7 @@ def test_members_of_a_case_are_those_that_were_judged(data) -> None:
 
 
 def test_pairs_alone_will_do(data) -> None:
-    e = evaluate(Known(data), data.test, members=10, progress=False)
+    e = evaluate(Known(data), data.test, members=20, progress=False)
     assert "crps_ignoring_a" not in e.scores
     assert "coverage_90_repaired" not in e.scores
     assert verdict(e)[0].grade == "good"  # by its size alone
@@ -194,7 +194,7 @@ def test_the_residual_of_a_known_equation_is_told() -> None:
             for i, field in enumerate(eq.solve(a)):
                 yield np.full(members, i), np.arange(members), np.repeat(field[None], members, axis=0)
 
-    e = evaluate(Exact(data), data, members=4, calibrate=0, progress=False)
+    e = evaluate(Exact(data), data, members=19, calibrate=0, progress=False)
     assert e.scores["residual_mean"].value < 1e-10
     assert e.scores["residual_u"].value < 1e-10
     assert e.scores["mrle"].value < 1e-14
@@ -218,11 +218,73 @@ def test_results_do_not_depend_on_other_inputs(data) -> None:
     np.testing.assert_array_equal(whole.crps[:3], part.crps)
 
 
+def test_error_bars_that_do_not_follow_the_noise_are_located(data) -> None:
+    """The noise grows with a, the spread of the members does not: right on average, wrong where u is large."""
+    test = pairs(150, 9)
+    grown = np.where(test.a > 3, 3.0, 0.7) * (test.u_eta - test.u)
+    wrong = replace(data, test=pdno.Pairs.of(test.a, test.u, u_eta=test.u + grown))
+    e = evaluate(Known(data), wrong, members=40, calibrate=0, progress=False)
+    caution = verdict(e)[2]
+    assert caution.grade == "fair"
+    assert caution.headline.startswith("90 % intervals hold least")
+    assert "where u is predicted above 3" in caution.headline
+    edges, share = e.ranges
+    assert np.all(np.diff(edges) > 0)
+    assert share[-1] < 0.55 < 0.9 < share[0]
+
+
+def test_a_weak_part_of_the_domain_is_named(data) -> None:
+    test = pairs(150, 10)
+    factor = np.where(np.arange(POINTS) < 2, 4.0, 1.0)
+    x = np.linspace(-1, 1, POINTS)
+    local = pdno.Pairs.of(test.a, test.u, u_eta=test.u + factor * (test.u_eta - test.u), coordinates={"x": x})
+    e = evaluate(Known(data), replace(data, test=local), members=40, calibrate=0, progress=False)
+    assert f"for x from -1 to {x[1]:.3g}" in verdict(e)[2].headline
+
+
+def test_a_model_that_is_worse_than_none_is_told_so(data) -> None:
+    accuracy = verdict(evaluate(Known(data, shift=5.0), data, members=20, calibrate=0, progress=False))[0]
+    assert accuracy.grade == "poor"
+    assert "worse than ignoring the input" in accuracy.headline
+
+
+def test_inputs_of_another_law_are_the_first_caution(data) -> None:
+    test = pairs(50, 11)
+    other = pdno.Pairs.of(9 * test.a, 9 * test.u, u_eta=9 * test.u_eta)
+    _, honesty, caution = verdict(evaluate(Known(data), replace(data, test=other), members=40, progress=False))
+    assert caution.grade == "poor"
+    assert caution.headline.startswith("50 of 50 test inputs are unlike")
+    assert "even intervals repaired" in honesty.text
+
+
+def test_outputs_that_are_zero_have_no_relative_error(data) -> None:
+    test = pairs(30, 12)
+    u, observed = test.u.copy(), test.u_eta.copy()
+    u[3] = 0
+    some = replace(data, test=pdno.Pairs.of(test.a, u, u_eta=observed))
+    e = evaluate(Known(data), some, members=20, calibrate=0, progress=False)
+    assert np.isnan(e.scores["mrle"].each[3])
+    assert e.scores["mrle"].value == pytest.approx(np.nanmean(e.scores["mrle"].each))
+    assert 3 not in [case.number for case in e.cases]
+    assert "over 29 test inputs" in verdict(e)[0].text
+    none = replace(data, test=pdno.Pairs.of(test.a, np.zeros_like(u), u_eta=observed))
+    e = evaluate(Known(data), none, members=20, calibrate=0, progress=False)
+    assert "mrle" not in e.scores
+    assert "root mean square" in verdict(e)[0].headline
+
+
+def test_levels_that_so_few_members_cannot_have_are_left_out(data) -> None:
+    """Beyond the outermost of M members lies 1/(M + 1) on each side."""
+    few = evaluate(Known(data), data, members=20, calibrate=0, progress=False).scores
+    assert {"coverage_50", "coverage_90"} <= set(few)
+    assert "coverage_95" not in few
+
+
 def test_mistakes_are_told(data) -> None:
     model = Known(data)
     with pytest.raises(UserError, match="no test pairs to judge by"):
         evaluate(model, replace(data, test=data.test[:0]))
-    with pytest.raises(UserError, match="at least two"):
+    with pytest.raises(UserError, match="at least 19"):
         evaluate(model, data, members=1)
     axes = ("sample", "channel", "x")
     wrong = pdno.Pairs.of(data.test.a, np.repeat(data.test.u, 2, axis=1), dims=(axes, axes))
