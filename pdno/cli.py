@@ -376,6 +376,7 @@ def evaluate(
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
     options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
+    typer.echo(f"{members} members of each test input and of up to {calibrate} validation inputs; fewer are faster")
     assess(run, file, chosen, command=_typed(), **options)
     _show(run)
     typer.echo(f"Next:  pdno report {run}")

@@ -93,13 +93,20 @@ def _layout(
 ) -> store.Layout:
     frame = model.fitted()
     shape = frame.u_shape if frame.channel else frame.u_shape[1:]
-    field = store.Spec(shape, frame.dtype, ("sample", *(["channel"] if frame.channel else []), *frame.axes))
-    names = ["mean", "std", *(f"quantile_{q:g}" for q in levels)]
+    dims = ("sample", *(["channel"] if frame.channel else []), *frame.axes)
+    names = {"mean": "mean of the members", "std": "standard deviation of the members"}
+    names |= {f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in levels}
     if repair is not None:
-        names += [f"lower_{repair.level:g}", f"upper_{repair.level:g}"]
-    arrays = dict.fromkeys(names, field)
+        held = f"repaired {100 * repair.level:g} % interval (conformal, {repair.samples} held-out pairs)"
+        names |= {f"{end}_{repair.level:g}": f"{end} end of the {held}" for end in ("lower", "upper")}
+    arrays = {name: store.Spec(shape, frame.dtype, dims, meaning) for name, meaning in names.items()}
     if model.novelty is not None:
-        arrays |= {"novelty": store.Spec((), "float64", ("sample",)), "unfamiliar": store.Spec((), "bool", ("sample",))}
+        distance, flag = (
+            "distance of the input from those learned from, 1 is the limit",
+            "novelty above 1: do not trust the rest",
+        )
+        arrays["novelty"] = store.Spec((), "float64", ("sample",), distance)
+        arrays["unfamiliar"] = store.Spec((), "bool", ("sample",), flag)
     return store.Layout({"": count}, {"": arrays}, {"": frame.coordinates}, {"pdno": provenance}, BLOCK)
 
 

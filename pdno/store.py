@@ -42,6 +42,7 @@ class Spec:
     shape: tuple[int, ...]
     dtype: str
     dims: tuple[str, ...]
+    meaning: str = ""
 
     @property
     def bytes(self) -> int:
@@ -216,5 +217,6 @@ def _create(root: Path, layout: Layout) -> None:
                 compressors=[ZstdCodec(level=3, checksum=True)],
                 dimension_names=spec.dims,
                 config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is noticed
+                attributes={"long_name": spec.meaning} if spec.meaning else None,
             )
     store.attrs.put(dict(layout.attributes))  # last: a store with attributes was begun in full

@@ -28,7 +28,7 @@ periodic ones, whose nodes are k·h. Maps take NumPy arrays and torch tensors (s
 its elements, and an output is the sum of its parts u_χ = |A|⁻¹ Σ_h χ(h) h u, on which h acts as χ(h).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
@@ -41,7 +41,7 @@ from .draw import generator
 from .errors import UserError, nearest
 from .grid import Grid
 
-__all__ = ["NAMES", "Symmetry", "augment", "average", "characters", "check", "group", "orbit", "table"]
+__all__ = ["NAMES", "Characters", "Symmetry", "augment", "average", "check", "group", "orbit", "table"]
 
 Map = Callable[[Any], Any]
 Own = tuple[Map, Map] | tuple[Map, Map, int]
@@ -139,25 +139,62 @@ def table(elements: Sequence[Symmetry], a: Any, u: Any) -> NDArray[np.intp]:
     return _products(elements, a, u, list(np.ndindex(len(elements), len(elements)))).reshape(len(elements), -1)
 
 
-def characters(products: NDArray[np.intp]) -> tuple[list[int], list[int], NDArray[np.float64]]:
-    """(A, B, χ) of a multiplication table whose first element is the identity.
+class Characters:
+    """A group split into its largest subgroup A of commuting involutions that is found greedily, and representatives B:
 
-    A is a subgroup of commuting involutions, χ (character, element of A) has its characters, the trivial one first, and each
-    element of the group is h @ b for one h of A and one b of B.
+        G = {h b: h ∈ A, b ∈ B},        A has the characters χ,        "rows" (b, i) stand for the copies b a_i.
 
-    >>> characters(np.array([[0, 1], [1, 0]]))
-    ([0, 1], [0], array([[ 1.,  1.], [ 1., -1.]]))
+    For an invariant kernel, k(g a, g b) = k(a, b), regression on all copies of n pairs falls apart into |A| systems of |B| n
+    rows, those of the kernels k_χ(a, b) = Σ_h χ(h) k(a, h b) for the parts u_χ of outputs.
+
+    >>> split = Characters(group("square", Grid.uniform(4, dim=2)), np.zeros((1, 1, 4, 4)), np.zeros((1, 1, 4, 4)))
+    >>> len(split.signs), len(split.copies)
+    (4, 2)
     """
-    chosen, signs = [0], np.ones((1, 1))
-    for g in range(1, len(products)):
-        if g not in chosen and products[g, g] == 0 and (products[g, chosen] == products[chosen, g]).all():
-            chosen += [int(products[g, h]) for h in chosen]
-            signs = np.block([[signs, signs], [signs, -signs]])
-    others: list[int] = []
-    for b in range(len(products)):
-        if not any(b in products[chosen, other] for other in others):
-            others.append(b)
-    return chosen, others, signs
+
+    def __init__(self, elements: Sequence[Symmetry], a: Any, u: Any) -> None:
+        self.elements, self.products = tuple(elements), table(elements, a, u)
+        self.subgroup, self.signs = [0], np.ones((1, 1))  # χ(h): (character, element of A)
+        for g in range(1, len(elements)):
+            commutes = (self.products[g, self.subgroup] == self.products[self.subgroup, g]).all()
+            if g not in self.subgroup and self.products[g, g] == 0 and commutes:
+                self.subgroup += [int(self.products[g, h]) for h in self.subgroup]
+                self.signs = np.block([[self.signs, self.signs], [self.signs, -self.signs]])
+        self.copies: list[int] = []  # B
+        for b in range(len(elements)):
+            if not any(b in self.products[self.subgroup, other] for other in self.copies):
+                self.copies.append(b)
+
+    def matrices(self, gram: Callable[[Symmetry], NDArray[np.float64]], new: bool = False) -> list[NDArray[np.float64]]:
+        """k_χ for each character, from gram(g) = k(a_i, g a_j): all rows against all rows, or (`new`) inputs a_i against rows."""
+        inverse = (self.products == 0).argmax(axis=1)
+        rows = [0] if new else self.copies
+        found: list[NDArray[np.float64]] = []
+        for g, element in enumerate(self.elements):
+            k = gram(element)
+            n, m = k.shape
+            found = found or [np.zeros((len(rows) * n, len(self.copies) * m)) for _ in self.signs]
+            for (i, b), (j, c) in product(enumerate(rows), enumerate(self.copies)):
+                h = self.products[self.products[b, g], inverse[c]]  # k(b a, h c a') = k(a, g a') for g = b⁻¹ h c
+                if h in self.subgroup:
+                    for matrix, sign in zip(found, self.signs[:, self.subgroup.index(h)], strict=True):
+                        matrix[i * n : (i + 1) * n, j * m : (j + 1) * m] += sign * k
+        return found
+
+    def parts(self, u: NDArray[np.float64], centre: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """u_χ of the rows (b, i), of outputs less a centre that is the same for all elements."""
+        for signs in self.signs:
+            rows = []
+            for b in self.copies:
+                maps = [self.elements[self.products[h, b]].on_u for h in self.subgroup]
+                rows.append(sum(sign * (on_u(u) - on_u(centre)) for on_u, sign in zip(maps, signs, strict=True)) / len(maps))
+            yield np.concatenate(rows)
+
+    def gather(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """c_i of fields g c_i that rows (b, i) have: the mean over b of b⁻¹ c_{b,i}, linear parts of maps only."""
+        groups = np.split(rows, len(self.copies))
+        back = [self.elements[b].undo for b in self.copies]
+        return np.mean([undo(c) - undo(np.zeros_like(c[:1])) for undo, c in zip(back, groups, strict=True)], axis=0)
 
 
 def check(elements: Sequence[Symmetry], a: Any, u: Any, operator: Map | None = None, tolerance: float = 1e-6) -> None:

@@ -165,6 +165,8 @@ def test_predictions_carry_repaired_intervals_and_the_flag(noisy, tmp_path, caps
     said(capsys, f"predict {noisy} --members 20 --out {tmp_path / 'p.zarr'}")
     found = xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
     assert found["lower_0.9"].shape == found["mean"].shape
+    assert "repaired 90 % interval" in found["lower_0.9"].attrs["long_name"]
+    assert all("long_name" in found[name].attrs for name in found.data_vars)
     assert (found["lower_0.9"] <= found["upper_0.9"]).all()
     model, data = pdno.load(noisy), runs.data_of(noisy)
     np.testing.assert_array_equal(found["unfamiliar"].values, model.novelty.flag(data.test.a))
