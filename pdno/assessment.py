@@ -5,7 +5,6 @@ RUN/evaluation.npz            curves, maps and cases that the report draws
 RUN/intervals.safetensors     the repair of intervals, which `pdno predict` applies
 """
 
-import json
 import os
 from dataclasses import asdict, replace
 from hashlib import blake2b
@@ -22,9 +21,10 @@ from .config import Config
 from .conformal import Conformal
 from .dataset import Dataset
 from .errors import UserError
-from .evaluation import LEVEL, Evaluation, evaluate
+from .evaluation import FEWEST, LEVEL, Evaluation, evaluate
 from .loading import open_chosen
 from .lock import alone
+from .record import read_rows
 from .runs import config_of, data_of
 from .saved import load
 from .selection import Selection
@@ -47,7 +47,6 @@ def assess(
     split: str = "test",
     calibrate: int = 100,
     device: str = "cpu",
-    command: str = "",
     **how: Any,
 ) -> Evaluation:
     """Judge a run and write what was found into its folder.
@@ -59,32 +58,39 @@ def assess(
         members, seed, calibrate, how: as in `pdno.evaluate`.
         split: of the run's own data, "test" or "validation".
         device: where to compute.
-        command: the command line, for the record.
     """
     model = load(run, device=device)
     config = config_of(run)
     own = file is None or _same(file, config)
-    data = _own(run, split) if file is None or own else _other(run, file, chosen, config)
+    if own and chosen is not None:
+        raise UserError(f"{config.data.file} is what {run} was trained on, and its arrays are known; leave --a and --u out")
+    data = _own(run, split) if file is None or own else _other(run, file, chosen, config, model)
     e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **how)
+    asked = {"members": members, **how, "split": split, "calibrate": calibrate, "seed": seed}
+    rows = _rows(e, model, config, run, seed, _command(run, file, chosen, asked))
+    facts = {**e.facts, "file": config.data.file if file is None else str(file), "learned": Path(config.data.file).name}
     with alone(run):
         if own and split == "test":
             _save_intervals(run, e, members, how)
         _save_arrays(run / "evaluation.npz", e)
         results.write(
             run / "results.json",
-            _rows(e, model, config, run, seed, command),
+            rows,
             machine=results.machine(),
             model=digest(run),
-            facts={
-                **e.facts,
-                "file": config.data.file if file is None else str(file),
-                "train": _train_command(run, config, model),
-            },
+            facts={**facts, "train_command": _train_command(run, config, model)},
             verdict=[asdict(statement) for statement in verdict(e)],
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": case.title, "number": case.number} for case in e.cases],
         )
     return e
+
+
+def _command(run: Path, file: Path | None, chosen: Selection | None, asked: dict[str, Any]) -> str:
+    """The command that makes these numbers again."""
+    names = {} if chosen is None else {key: value for key, value in asdict(chosen).items() if value is not None}
+    options = [part for key, value in {**names, **asked}.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    return join(["pdno", "evaluate", str(run), *([] if file is None else [str(file)]), *options])
 
 
 def _train_command(run: Path, config: Config, model: Surrogate) -> str:
@@ -123,28 +129,23 @@ def _own(run: Path, split: str) -> Dataset:
     return replace(data, test=pairs)
 
 
-def _other(run: Path, file: Path, chosen: Selection | None, config: Config) -> Dataset:
-    """Other data, as test pairs beside the run's own training and validation pairs, without any that were learned from."""
+def _other(run: Path, file: Path, chosen: Selection | None, config: Config, model: Surrogate) -> Dataset:
+    """Other data, as test pairs beside the run's own, without any that the model was made from."""
     if chosen is None and not store.is_store(file):
-        names = {k: v for k, v in config.data.options.items() if k not in ("test_file", "cache", "mask")}
+        names = {k: v for k, v in config.data.options.items() if k not in ("test_file", "cache", "mask", "group")}
         chosen = Selection(**{k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}) if names else None
     elif chosen is not None and chosen.dims is None:
         chosen = replace(chosen, dims=config.data.options.get("dims"))
     data = open_chosen(file, chosen, None, config.data.options.get("mask"), None)
     test = data.test if len(data.test) else data.train
+    fresh = np.flatnonzero(~np.isin(test.fingerprints(), model.seen))
+    if not len(fresh):
+        raise UserError(f"all inputs in {file} were learned from; bring fresh ones to judge by")
     try:
         own = data_of(run)
     except UserError:  # moved or changed since
-        return replace(data, train=data.train[:0], validation=None, test=test)
-    learned = {_bytes(a) for a in own.train.a}
-    fresh = np.flatnonzero([_bytes(a) not in learned for a in test.a])
-    if not len(fresh):
-        raise UserError(f"all inputs in {file} were learned from; bring fresh ones to judge by")
+        return replace(data, train=data.train[:0], validation=None, test=test[fresh])
     return replace(data, train=own.train, validation=own.validation, test=test[fresh])
-
-
-def _bytes(a: Array) -> bytes:
-    return blake2b(np.ascontiguousarray(a, dtype=np.float64).tobytes(), digest_size=16).digest()
 
 
 def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str) -> list[dict[str, Any]]:
@@ -188,8 +189,7 @@ def _method(model: Surrogate, config: Config, facts: dict[str, Any]) -> str:
 
 def _training_seconds(run: Path) -> float | None:
     """Of all sessions: in the log each begins anew."""
-    path = run / "times.jsonl"
-    times = [json.loads(line)["seconds"] for line in path.read_text().splitlines()] if path.exists() else []
+    times = [row["seconds"] for row in read_rows(run / "times.jsonl")]
     ends = [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
     return float(sum(ends)) if ends else None
 
@@ -223,10 +223,10 @@ def _save_intervals(run: Path, e: Evaluation, members: int, how: dict[str, Any])
     checkpoint.save(path, KIND, tensors, {"model": digest(run), "level": LEVEL, "members": members, "how": how})
 
 
-def intervals(run: Path, how: dict[str, Any]) -> Conformal | None:
+def intervals(run: Path, members: int, how: dict[str, Any]) -> Conformal | None:
     """The repair for points that `pdno evaluate` measured for this model and this way of sampling, None if there is none."""
     path = run / "intervals.safetensors"
-    if not path.exists():
+    if not path.exists() or members < FEWEST:
         return None
     tensors, metadata = checkpoint.load(path, KIND)
     if metadata.get("how") != how or metadata.get("model") != digest(run):

@@ -337,6 +337,8 @@ def predict(
         predicted = into(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
     spread = float(predicted["std"].mean())
     typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {spread:.4g}")
+    if "lower_0.9" not in predicted and (run / "intervals.safetensors").exists():
+        typer.echo("no repaired intervals: they were measured for another model or --steps, or --members is below 19")
     odd = int(predicted["unfamiliar"].sum()) if "unfamiliar" in predicted else 0
     if odd:
         inputs = "1 input is" if odd == 1 else f"{odd} inputs are"
@@ -372,14 +374,16 @@ def evaluate(
 
     Prints scores and a verdict: how accurate is it, are its error bars honest, and where should it not be trusted?
     """
+    from shlex import quote
+
     from .assessment import assess
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
     options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
-    typer.echo(f"{members} members of each test input and of up to {calibrate} validation inputs; fewer are faster")
-    assess(run, file, chosen, command=_typed(), **options)
+    typer.echo(f"{members} members of each test and of up to {calibrate} validation inputs; fewer are faster")
+    assess(run, file, chosen, **options)
     _show(run)
-    typer.echo(f"Next:  pdno report {run}")
+    typer.echo(f"Next:  pdno report {quote(str(run))}")
 
 
 REPORT_EXAMPLES = """\b
@@ -404,7 +408,7 @@ def report(
 
     if not is_current(run):
         typer.echo(f"{run} is evaluated first, with 100 members")
-        assess(run, command=f"pdno evaluate {run}", device=device)
+        assess(run, device=device)
     typer.echo(write_report(run, out))
 
 
@@ -420,13 +424,6 @@ def _show(run: Path) -> None:
     console.print(table(found))
     for text in statements(found):
         console.print(text, markup=False, highlight=False)
-
-
-def _typed() -> str:
-    """The command line, for the record."""
-    from shlex import join
-
-    return join(["pdno", *sys.argv[1:]])
 
 
 @app.command()

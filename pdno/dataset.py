@@ -11,6 +11,7 @@ parameter), a `mask` of the outputs that are known, and a `group` that no split 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,13 @@ class Pairs:
     @property
     def group(self) -> Array | None:
         return self._optional("group")
+
+    def fingerprints(self) -> NDArray[np.int64]:
+        """A number for each input, of a and scalars in single precision: equal for equal inputs."""
+        parts = [self.a] if self.scalars is None else [self.a, self.scalars]
+        rows = zip(*(np.asarray(part, dtype=np.float32).reshape(len(part), -1) for part in parts), strict=True)
+        digests = [blake2b(b"".join(part.tobytes() for part in row), digest_size=8).digest() for row in rows]
+        return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
 
     def __len__(self) -> int:
         return int(self.xarray.sizes[SAMPLE])

@@ -42,7 +42,8 @@ def demo(out: Path) -> None:
     options = " ".join(f"--set {setting}" for setting in settings)
 
     def step(number: int, what: str, command: str) -> None:
-        console.print(f"\n[bold]{number}  {what}[/bold]\n   pdno {command}", soft_wrap=True, highlight=False)
+        console.print(f"\n{number}  {what}", style="bold", markup=False, highlight=False)
+        console.print(f"   pdno {command}", soft_wrap=True, markup=False, highlight=False)
 
     def tell(text: str) -> None:
         console.print(f"   {text}", soft_wrap=True, markup=False, highlight=False)
@@ -55,7 +56,7 @@ def demo(out: Path) -> None:
     train(data, {"file": str(store.resolve())}, Config().with_set(settings), run, tell=tell)
     step(3, "Judge it by pairs that it has not seen", f"evaluate {run} --members {MEMBERS}")
     if not is_current(run):
-        assess(run, members=MEMBERS, command=f"pdno evaluate {run} --members {MEMBERS}")
+        assess(run, members=MEMBERS)
     found = results.read(run / "results.json")
     console.print(table(found))
     step(4, "Predict", f"predict {run} --members {MEMBERS} --out {prediction}")

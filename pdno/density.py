@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 
 from .draw import generator
 from .errors import UserError
-from .metrics import Score
+from .metrics import Score, per_sample
 
 __all__ = ["Density", "Mixture", "density", "recovered"]
 
@@ -191,7 +191,7 @@ class Mixture:
             yield cls(np.full(k, 1 / k), means, np.full(k, draws.std() / k))
 
 
-def recovered(std: ArrayLike, noise_std: ArrayLike) -> Score:
+def recovered(std: ArrayLike, noise_std: ArrayLike, *, mask: ArrayLike | None = None) -> Score:
     """(Σ s² / Σ σ²)^½ of predicted standard deviations s (sample, channel, *grid) and the noise's σ (a number or fields).
 
     One is right; `each` has the ratio of every sample. The error is that of a ratio of means over samples.
@@ -204,7 +204,7 @@ def recovered(std: ArrayLike, noise_std: ArrayLike) -> Score:
         sigma = np.broadcast_to(np.asarray(noise_std, dtype=np.float64), s.shape)
     except ValueError:
         raise UserError(f"std has shape {s.shape}, noise_std {np.shape(noise_std)}; expected a number or such fields") from None
-    found, true = (np.square(x).reshape(len(x), -1).mean(axis=1) for x in (s, sigma))
+    found, true = (per_sample(np.square(x), mask=mask) for x in (s, sigma))
     if not (np.isfinite(found).all() and np.isfinite(true).all() and (true > 0).all()):
         raise UserError("std or noise_std has NaN, or the noise is zero; expected noise in every sample")
     ratio = found.mean() / true.mean()

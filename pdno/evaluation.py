@@ -47,17 +47,19 @@ from .metrics import (
     spectrum,
 )
 from .noise import FieldNoise, Gaussian, GaussianMixture, parse
+from .places import Place, weak_range, weak_region
 from .progress import progress_bar
 from .surrogate import Surrogate
 
-__all__ = ["LEVEL", "Case", "Evaluation", "evaluate"]
+__all__ = ["ALARM", "FEWEST", "LEVEL", "Case", "Evaluation", "evaluate"]
 
 Array = NDArray[Any]
 LEVEL = 0.9  # of the intervals that are repaired and mapped
 IGNORING = 100  # training outputs that stand for "ignoring a"
 SHOWN = 3  # members in a picture
 FEWEST = 19  # members of which the smallest and the largest are the ends of a 90 % interval
-RANGES = 8  # of predicted means, with as many points each
+NEEDED = 9  # pairs, for the repair of 90 % intervals
+ALARM = 0.01  # rate of false alarms of all diagnoses together
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Evaluation:
     histogram: Histogram | None = None
     spread_skill: SpreadSkill | None = None
     trust: Array | None = None  # coverage of LEVEL intervals at each point
-    ranges: tuple[Array, Array] | None = None  # edges of predicted means, and coverage of LEVEL intervals between them
+    weak: tuple[Place, ...] = ()  # where LEVEL intervals hold much less than they should
     axes: dict[str, Array] = field(default_factory=dict)  # nodes of the grid
     spectra: tuple[Array, Array] | None = None  # of members and observations: (band,)
     novelty: Array | None = None  # of test inputs
@@ -120,7 +122,7 @@ def evaluate(
     """
     whole = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
     test = _checked(model, whole.test, "test")
-    held = None if whole.validation is None or calibrate < 1 else _checked(model, whole.validation[:calibrate], "validation")
+    held = _checked(model, whole.validation[:calibrate], "validation") if whole.validation and calibrate > 0 else None
     if isinstance(members, bool) or (members < FEWEST and not model.deterministic):
         raise UserError(f"members = {members}: to judge 90 % intervals, at least {FEWEST} are needed")
     total = (len(test) + (len(held) if held else 0)) * (1 if model.deterministic else members)
@@ -145,7 +147,7 @@ def evaluate(
     observed = spectrum(_known(observations(test), test))
     return Evaluation(
         scores,
-        _facts(model, whole, f, held, how),
+        _facts(model, whole, f, len(held) if held and repair else 0, how),
         _cases(model, test, f, seed, how),
         repair=repair,
         novelty=novelty,
@@ -180,13 +182,13 @@ def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
     size = per_sample(np.square(_known(u, test)), mask=mask)
     fields = {"mrle": f.mean} | ({"mrle_member": f.member} if f.members > 1 else {})
     if len(data.train) and data.train.mask is None:
-        fields["mrle_ignoring_a"] = np.broadcast_to(data.train.u[:1000].mean(axis=0), u.shape)
+        fields["mrle_ignoring_a"] = np.broadcast_to(data.train[:1000].u.mean(axis=0), u.shape)
     for name, v in fields.items() if size.any() else ():
         found[name] = _relative(per_sample(np.square(_known(v - u, test)), mask=mask), size)
     if f.members > 1 and size.any():
         squared = per_sample(np.square(_known(f.mean - u, test)), mask=mask)
         chance = per_sample(f.std**2, mask=mask) / f.members  # what a mean over so many members owes to chance
-        found["mrle_fair"] = _relative(np.maximum(squared - chance, 0.0), size)
+        found["mrle_fair"] = _root_of_ratio(squared - chance, size)
     if data.equation is not None and mask is None:
         found |= _residuals(data.equation, f, test)
     return found
@@ -197,6 +199,13 @@ def _relative(squared: Array, size: Array) -> Score:
     each = np.sqrt(squared / np.where(size > 0, size, np.nan))
     score = Score.mean(each[size > 0])
     return Score(score.value, score.error, each)
+
+
+def _root_of_ratio(top: Array, bottom: Array) -> Score:
+    """√(mean top / mean bottom), 0 if the mean of `top` is not positive; the error by the delta method."""
+    ratio = max(0.0, top.mean() / bottom.mean())
+    error = Score.mean((top - ratio * bottom) / bottom.mean()).error / (2 * np.sqrt(ratio)) if ratio > 0 else np.nan
+    return Score(float(np.sqrt(ratio)), float(error), np.empty(0))
 
 
 def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]:
@@ -214,15 +223,24 @@ def _law(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
     found = {"crps": Score.mean(per_sample(f.crps, mask=mask)), "energy_score": Score.mean(f.energy)}
     found["spectral_distance"] = spectral_distance(f.spectrum, spectrum(_known(observed, test)))
     if len(data.train) and data.train.mask is None:
-        outputs = data.train.u[:IGNORING]
+        outputs = data.train[:IGNORING].u
         found["crps_ignoring_a"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
     if f.members > 1:
         found["nll"] = nll(f.mean, f.std, observed, mask=mask)
         found["mean_std"], found["mstd"] = mean_std(f.std, mask=mask), mstd(f.std, f.members, mask=mask)
-        noise = parse(str(data.provenance.get("noise", "none")))
-        if isinstance(noise, Gaussian | GaussianMixture | FieldNoise):
-            found["std_over_noise"] = recovered(f.std, noise.std)
+        noise = _noise_std(data)
+        if noise is not None:
+            found["std_over_noise"] = recovered(f.std, noise, mask=mask)
     return found
+
+
+def _noise_std(data: Dataset) -> float | None:
+    """Of the noise that was put into the data, where that is known and one number."""
+    try:
+        noise = parse(str(data.provenance.get("noise", "none")))
+    except UserError:  # a law of the user's own
+        return None
+    return float(noise.std) if isinstance(noise, Gaussian | GaussianMixture | FieldNoise) else None
 
 
 def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
@@ -242,42 +260,39 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
     spread = spread_skill(f.std, _known(observed - f.mean, test), f.members, mask=mask)
     scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
     inside = np.abs(f.pit - 0.5) <= LEVEL / 2
-    trust = inside.mean(axis=0) if mask is None else np.where(mask, inside, 0).sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
+    known = np.ones(inside.shape, dtype=bool) if mask is None else mask
+    trust = np.where(known, inside, 0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
+    weak = (
+        weak_region(inside, _axes(test), LEVEL, known),
+        weak_range(inside, f.mean, LEVEL, "u is predicted", known),
+        weak_range(inside, f.std, LEVEL, "the predicted spread is", known),
+    )
+    whole = {"field means": f.whole[:, :1], "roughness": f.whole[:, 1:]}
     return {
         "diagnoses": {
-            "points": diagnose(f.pit, mask=mask),
-            "field means": diagnose(f.whole[:, :1]),
-            "roughness": diagnose(f.whole[:, 1:]),
+            "points": diagnose(f.pit, mask=mask, alarm=ALARM / 3),
+            **{name: diagnose(pit, alarm=ALARM / 3) for name, pit in whole.items()},
         },
         "coverage": coverage(f.pit, levels, mask=mask),
         "histogram": rank_histogram(f.pit, mask=mask),
         "spread_skill": spread,
         "trust": trust,
-        "ranges": _ranges(f.mean, inside, mask),
+        "weak": tuple(sorted((place for place in weak if place is not None), key=lambda place: place.share)),
     }
-
-
-def _ranges(mean: Array, inside: Array, mask: Array | None) -> tuple[Array, Array]:
-    """Edges of ranges of predicted values that have as many points each, and the share of observations inside intervals."""
-    known = np.ones(mean.shape, dtype=bool) if mask is None else mask
-    values, covered = mean[known], inside[known]
-    order = np.argsort(values, kind="stable")
-    parts = np.array_split(order, min(RANGES, len(order)))
-    edges = np.array([values[parts[0][0]], *(values[part[-1]] for part in parts)])
-    return edges, np.array([covered[part].mean() for part in parts])
 
 
 def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str, Score]) -> dict[str, Conformal]:
     """Intervals for points and bands for whole fields, from the held-out forecast g, tried on f."""
     observed, mask = _known(observations(test), test), test.mask
     fields = *g.interval(LEVEL), g.std, _known(observations(held), held)
-    try:
-        found = {
-            "points": Conformal.of(*fields, LEVEL, mask=held.mask),
-            "fields": Conformal.of(*fields, LEVEL, share=1.0, mask=held.mask),
-        }
-    except UserError:  # too few pairs, or too few that are known at some point
+    known = np.ones(held.u.shape, dtype=bool) if held.mask is None else held.mask
+    known = known & (known.sum(axis=0) >= NEEDED)  # points that are known too seldom keep their intervals
+    if not known.any():
         return {}
+    found = {
+        "points": Conformal.of(*fields, LEVEL, mask=known),
+        "fields": Conformal.of(*fields, LEVEL, share=1.0, mask=known),
+    }
     for name, conformal in found.items():
         low, high = conformal.repair(*f.interval(LEVEL), f.std)
         inside = (low <= observed) & (observed <= high)
@@ -290,14 +305,14 @@ def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str
     return found
 
 
-def _facts(model: Surrogate, data: Dataset, f: Forecast, held: Pairs | None, how: dict[str, Any]) -> dict[str, Any]:
+def _facts(model: Surrogate, data: Dataset, f: Forecast, held: int, how: dict[str, Any]) -> dict[str, Any]:
     return {
         "data": str(data.provenance.get("name", "pairs")),
         "noise": data.provenance.get("noise"),
         "grid": "x".join(map(str, data.test.u.shape[2:])),
         "train": len(data.train) or model.provenance.get("pairs"),
         "inputs": len(data.test),
-        "held": len(held) if held else 0,
+        "held": held,
         "observed": "u" if data.test.u_eta is None else "u_eta",
         "members": f.members,
         "evaluations": model.evaluations(**how),
@@ -325,9 +340,7 @@ def _axes(pairs: Pairs) -> dict[str, Array]:
 def _cases(model: Surrogate, test: Pairs, f: Forecast, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
     """The best, a typical and the worst input, by the relative error of the mean."""
     squared, size = (per_sample(np.square(_known(v, test)), mask=test.mask) for v in (f.mean - test.u, test.u))
-    errors = np.sqrt(
-        squared / np.where(size > 0, size, np.nan)
-    )  # zero outputs come last, and are not shown if others are there
+    errors = np.sqrt(squared / np.where(size > 0, size, np.nan))  # outputs that are zero come last, and are not shown
     order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]
     places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
     observed, (lower, upper) = observations(test), f.interval(LEVEL)

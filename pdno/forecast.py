@@ -56,7 +56,7 @@ class _Judge:
         self.statistics = Statistics(u.shape, sorted({p for pair in self.levels for p in pair}))
         self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
         self.ranks = Ranks(u, seed, index)
-        self.whole = Ranks(functionals(u[None])[0], seed + 1, index)
+        self.whole = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
         self.spectrum = Moments(spectrum(u[None]).shape[1:])
         self.first: Array | None = None
 
@@ -68,7 +68,7 @@ class _Judge:
         members = self._known(members)
         for judge in (self.statistics, self.crps, self.energy, self.ranks):
             judge.add(members)
-        self.whole.add(functionals(members))
+        self.whole.add(functionals(members, mask=self.mask))
         seen = members[: max(0, SEEN - self.spectrum.count)]
         if len(seen):
             self.spectrum.add(spectrum(seen))

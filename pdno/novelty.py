@@ -106,12 +106,20 @@ class Novelty:
         return replace(new, held=np.sort(new._distance(held, held_scalars)))
 
     @classmethod
-    def halves(cls, a: NDArray[np.floating], scalars: Array | None = None, alarm: float = ALARM) -> "Novelty | None":
+    def halves(
+        cls,
+        a: NDArray[np.floating],
+        scalars: Array | None = None,
+        group: NDArray[np.integer] | None = None,
+        alarm: float = ALARM,
+    ) -> "Novelty | None":
         """From one set of inputs: a random half of them describes the law, the other one sets the threshold.
 
-        None for fewer than two inputs. No output is looked at, so it does not matter that a model learns from all of them.
+        Of inputs with the same label in `group`, such as repeated ones, the first is taken. None for fewer than two inputs. No
+        output is looked at, so it does not matter that a model learns from all of them.
         """
-        rows = generator(0, "novelty/halves", 0).permutation(len(a))[: 2 * MOST]
+        one = np.arange(len(a)) if group is None else np.sort(np.unique(group, return_index=True)[1])
+        rows = generator(0, "novelty/halves", 0).permutation(one)[: 2 * MOST]
         first, second = np.sort(rows[: len(rows) // 2]), np.sort(rows[len(rows) // 2 :])
         if not len(first):
             return None

@@ -16,6 +16,7 @@ from .assessment import digest, intervals
 from .conformal import Conformal
 from .dataset import Dataset, Pairs
 from .errors import UserError
+from .evaluation import FEWEST
 from .formats import contents
 from .loading import memory_allowed, open_chosen
 from .runs import config_of, data_of, digest_of
@@ -57,7 +58,7 @@ def predict(
     assert model.frame is not None
     inputs, parameters = model.frame.inputs(inputs, parameters)
     levels = tuple(dict.fromkeys(quantiles))
-    repair = intervals(run, how)
+    repair = intervals(run, FEWEST if model.deterministic else members, how)
     ends = () if repair is None else central(repair.level, members)
     asked = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": digest_of(inputs), **how}
     asked |= {"model": digest(run), "repair": None if repair is None else digest_of(repair.factor)}

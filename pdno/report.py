@@ -8,7 +8,9 @@ import base64
 import io
 import os
 import re
-import tomllib
+import shlex
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +23,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.box import SIMPLE
 from rich.table import Table
+from rich.text import Text
 
 from . import __version__, plot, results
 from .errors import UserError
@@ -39,11 +42,11 @@ CASES = {"best": "The smallest error", "typical": "A typical error", "worst": "T
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write the report of a run that was evaluated, into RUN/report.html if no other place is named."""
     path = run / "report.html" if out is None else out
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"cannot be written, as the folder {path.parent} does not exist"
+        raise UserError(f"{path} {what}; name a file with --out")
     temporary = path.with_name(f"{path.name}.partial")
-    try:
-        temporary.write_text(render(run), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}; name another file with --out") from None
+    temporary.write_text(render(run), encoding="utf-8")
     os.replace(temporary, path)
     return path
 
@@ -61,12 +64,12 @@ def render(run: Path) -> str:
         subtitle=f"How far this model can be trusted: judged by {facts['inputs']} inputs that it has not learned from, of "
         f"{Path(facts['file']).name}.",
         verdict=found["verdict"],
-        story=_story(found, config),
+        story=_story(found),
         rows=[_cells(row) for row in found["rows"]],
         with_paper=any(row["paper"] is not None for row in found["rows"]),
         footnote=_footnote(facts),
         pictures=_pictures(run, found, arrays),
-        commands="\n".join([facts["train"], first["command"] or f"pdno evaluate {run}", f"pdno report {run}"]),
+        commands="\n".join([facts["train_command"], first["command"], shlex.join(["pdno", "report", str(run)])]),
         provenance=_provenance(found),
         config=config,
     )
@@ -75,7 +78,8 @@ def render(run: Path) -> str:
 def table(found: Mapping[str, Any]) -> Table:
     """The scores for a terminal."""
     facts = found["facts"]
-    shown = Table(box=SIMPLE, pad_edge=False, title=f"{found['rows'][0]['method']} on {facts['data']}", title_justify="left")
+    title = Text(f"{found['rows'][0]['method']} on {facts['data']}")
+    shown = Table(box=SIMPLE, pad_edge=False, title=title, title_justify="left")
     with_paper = any(row["paper"] is not None for row in found["rows"])
     for name in ("what", "value", "± error", *(["paper"] if with_paper else [])):
         shown.add_column(name, justify="left" if name == "what" else "right", no_wrap=name != "what")
@@ -106,21 +110,17 @@ def _code(text: str) -> Markup:
 
 def _arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}); run `pdno evaluate` again") from None
 
 
-def _story(found: Mapping[str, Any], config: str) -> list[str]:
+def _story(found: Mapping[str, Any]) -> list[str]:
     """What was learned from what, in sentences."""
     facts, row = found["facts"], found["rows"][0]
-    data = tomllib.loads(config).get("data", {}) if config else {}
-    noise = facts["noise"]
-    with_noise = {None: "", "none": " without noise"}.get(noise, f" with noise {noise}")
     pairs = f"{facts['train']} pairs" if facts["train"] else "pairs"
-    source = f" from {Path(data['file']).name}" if data.get("file") else ""
-    sentences = [f"The model learned from {pairs} (a, u) of {facts['data']}{source}, on {facts['grid']} points{with_noise}."]
+    sentences = [f"The model learned from {pairs} (a, u) of {facts['learned']}, on {facts['grid']} points."]
     network = f"Its network has {facts['parameters']:,} parameters"
     spent = "" if row["train_seconds"] is None else f" and was trained for {_time(row['train_seconds'])}"
     sentences.append(f"{network}{spent}.")
@@ -132,6 +132,10 @@ def _story(found: Mapping[str, Any], config: str) -> list[str]:
             f"It was asked for {facts['members']} members of each test input, each drawn with {facts['evaluations']} "
             f"evaluations of the network, in {_time(per)} a member here, judging included."
         )
+    noise = {None: "", "none": " Its outputs carry no noise."}.get(
+        facts["noise"], f" Its outputs carry noise {facts['noise']}."
+    )
+    sentences.append(f"It was judged by {facts['inputs']} inputs of {Path(facts['file']).name}.{noise}")
     if facts["observed"] == "u_eta":
         sentences.append("Errors are against clean outputs; members are compared with noisy observations of them.")
     else:
@@ -223,7 +227,10 @@ def _cases(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Arr
             part["u"] = None  # what is there may carry noise: it is an observation, not the truth
         elif not noisy:
             part.pop("observed")
+        members = [member[:1] for member in part.pop("members")]
+        part = {name: None if value is None else value[:1] for name, value in part.items()}  # the first channel
         fields: Any = [part.pop(name) for name in ("a", "u", "mean", "std")]
+        part["members"] = members
 
         def draw(theme: Any, fields: Any = fields, part: Any = part) -> Figure:
             return plot.fields(*fields, x=axes or None, theme=theme, **part)
@@ -253,7 +260,7 @@ def _honesty(found: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[A
             f"spread of {members} members is itself known to {50 / np.sqrt(0.5 * (members - 1)):.0f} % only.",
         ),
         (
-            lambda theme: plot.trust(arrays["trust"], LEVEL, x=axes or None, theme=theme),
+            lambda theme: plot.trust(arrays["trust"][:1], LEVEL, x=axes or None, theme=theme),
             "Where in the domain 90 % intervals hold what they promise.",
         ),
     ]

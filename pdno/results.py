@@ -22,7 +22,7 @@ SCHEMA = 1
 
 MEANING = {  # of the metrics of `pdno evaluate`, in the order of its table
     "mrle": "relative L2 error of the mean",
-    "mrle_fair": "the same with infinitely many members",
+    "mrle_fair": "the same for very many members, estimated",
     "mrle_member": "relative L2 error of one member",
     "mrle_ignoring_a": "relative L2 error of the training mean",
     "rmse": "root mean square error of the mean",

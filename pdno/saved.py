@@ -57,6 +57,7 @@ def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict
         model.scalings[name] = Scaling(tensors[f"scaling.{name}.mean"].numpy(), tensors[f"scaling.{name}.std"].numpy())
     novelty = {name[8:]: v.numpy() for name, v in tensors.items() if name.startswith("novelty.")}
     model.novelty = Novelty.from_arrays(novelty) if novelty else None
+    model.seen = tensors["seen"].numpy() if "seen" in tensors else model.seen
     if isinstance(model, PDNO) and (model.variance == "analytic" or "model.error" in tensors):
         model.error = tensors["model.error"].numpy()
     return model

@@ -92,6 +92,7 @@ class Surrogate(ABC):
         self.history: list[dict[str, Any]] = []
         self.provenance: dict[str, Any] = {}
         self.novelty: Novelty | None = None
+        self.seen: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # fingerprints of the pairs that it was made from
 
     # To be said by a model
 
@@ -207,7 +208,9 @@ class Surrogate(ABC):
             self.frame = None  # nothing was learned that could be asked
             raise
         self.network, self.history = trained.network, trained.history
-        self.novelty = Novelty.halves(pairs.a, pairs.scalars)
+        prints = pairs.fingerprints()
+        self.seen = np.unique(prints if validation is None else np.concatenate([prints, validation.fingerprints()]))
+        self.novelty = Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group)
         self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
         return self
 
@@ -395,6 +398,7 @@ class Surrogate(ABC):
         numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
         tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
         tensors |= {f"model.{name}": torch.from_numpy(v) for name, v in self.arrays().items()}
+        tensors["seen"] = torch.from_numpy(self.seen)
         if self.novelty is not None:
             tensors |= {f"novelty.{name}": torch.from_numpy(np.array(v)) for name, v in self.novelty.arrays().items()}
         metadata = {"model": self.name, **self.settings(), "frame": frame.to_json(), "provenance": self.provenance}

@@ -13,7 +13,7 @@ import xarray as xr
 import pdno
 from pdno import UserError, assessment, results, runs
 from pdno.cli import main
-from pdno.report import render
+from pdno.report import render, write_report
 from pdno.selection import Selection
 from tests.helpers import SMALL
 
@@ -232,7 +232,8 @@ def test_the_report_has_verdict_numbers_pictures_and_provenance(noisy, no_pictur
     assert 'alt=""' not in html
     assert found["model"] in page.text
     assert "diffusion" in page.text  # the configuration
-    assert f"pdno evaluate {noisy} --members 20" in page.text or "pdno" in found["rows"][0]["command"]
+    assert f"pdno evaluate {noisy} --members 20" in page.text
+    assert "The model learned from 108 pairs (a, u) of d.zarr, on 16 points." in page.text
 
 
 def test_hostile_names_are_escaped(run, capsys, no_pictures) -> None:
@@ -283,7 +284,7 @@ def test_report_evaluates_what_was_not_evaluated_yet(run, capsys, monkeypatch, n
 
 def test_the_command_that_is_printed_trains_the_same_model_again(run, capsys) -> None:
     said(capsys, EVALUATE)
-    command = results.read(run / "results.json")["facts"]["train"]
+    command = results.read(run / "results.json")["facts"]["train_command"]
     assert command in read(render(run)).text
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(command)[1:])
@@ -295,11 +296,11 @@ def test_the_command_that_is_printed_trains_the_same_model_again(run, capsys) ->
 
 def test_a_stale_repair_is_not_used(noisy, tmp_path) -> None:
     shutil.copytree(noisy, tmp_path / "run")
-    assert assessment.intervals(tmp_path / "run", {}).samples == 12
+    assert assessment.intervals(tmp_path / "run", 20, {}).samples == 12
     model = pdno.load(noisy)
     model.provenance["updates"] = 3
     model.save(tmp_path / "run" / "model.safetensors")
-    assert assessment.intervals(tmp_path / "run", {}) is None
+    assert assessment.intervals(tmp_path / "run", 20, {}) is None
 
 
 def test_other_data_leave_the_repair_alone(noisy, tmp_path) -> None:
@@ -312,6 +313,75 @@ def test_other_data_leave_the_repair_alone(noisy, tmp_path) -> None:
     assert assessment.assess(run, tmp_path / "fresh.npz", chosen, members=20).facts["inputs"] == 5
     assert (run / "intervals.safetensors").read_bytes() == before
     assert "fresh.npz" in read(render(run)).text
+
+
+def test_a_file_that_was_moved_is_still_known(run) -> None:
+    """Its training and validation pairs are told by their inputs, whatever the file is called."""
+    own = runs.data_of(run)
+    Path("mine.npz").rename("moved.npz")
+    e = assessment.assess(run, Path("moved.npz"), members=20)
+    assert e.facts["inputs"] == len(own.test)
+    a = np.load("moved.npz")["force"].astype(np.float32)
+    np.savez("single.npz", force=a, deflection=np.load("moved.npz")["deflection"])
+    assert assessment.assess(run, Path("single.npz"), members=20).facts["inputs"] == len(own.test)
+
+
+def test_parameters_tell_inputs_apart(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, count in (("old.npz", 40), ("new.npz", 6)):
+        np.savez(name, a=np.ones((count, 16)), p=rng.random((count, 2)), u=rng.random((count, 16)))
+    said(capsys, f"train old.npz --a a --u u --scalars p --dims sample,x --out run {SMALL}")
+    assert assessment.assess(Path("run"), Path("new.npz"), members=20).facts["inputs"] == 6
+
+
+def test_few_members_get_no_repaired_intervals(noisy, tmp_path, capsys) -> None:
+    printed = said(capsys, f"predict {noisy} --members 5 --out {tmp_path / 'p.zarr'}")
+    assert "no repaired intervals" in printed
+    assert "lower_0.9" not in xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
+
+
+def test_a_selection_for_the_runs_own_file_is_refused(run) -> None:
+    with pytest.raises(UserError, match="its arrays are known"):
+        assessment.assess(run, Path("mine.npz"), Selection("deflection", "force"), members=20)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut"])
+def test_damaged_arrays_are_told(run, capsys, content) -> None:
+    said(capsys, EVALUATE)
+    (run / "evaluation.npz").write_bytes(content)
+    with pytest.raises(UserError, match="run `pdno evaluate` again"):
+        render(run)
+
+
+def test_a_log_that_was_cut_short_is_read(run) -> None:
+    with (run / "times.jsonl").open("a") as file:
+        file.write('{"step": 3, "sec')
+    assert assessment.assess(run, members=20).scores
+
+
+def test_a_report_is_not_written_over_a_folder(run, capsys) -> None:
+    said(capsys, EVALUATE)
+    Path("folder").mkdir()
+    with pytest.raises(UserError, match="is a folder"):
+        write_report(run, Path("folder"))
+    assert not list(Path().glob("*.partial"))
+
+
+def test_many_channels_and_odd_names(tmp_path, monkeypatch, capsys, no_pictures) -> None:
+    monkeypatch.chdir(tmp_path)
+    fields = np.random.default_rng(0).standard_normal((2, 40, 20, 16))
+    np.savez("x[red]y z.npz", a=fields[0], u=fields[1])
+    command = ["train", "x[red]y z.npz", "--a", "a", "--u", "u", "--dims", "sample,channel,x", "--out", "r t", *SMALL.split()]
+    with pytest.raises(SystemExit):
+        main(command)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["evaluate", "r t", "--members", "20"])
+    printed = capsys.readouterr().out
+    assert "x[red]y z" in printed
+    assert "Next:  pdno report 'r t'" in printed
+    assert read(render(Path("r t"))).tags.count("figure") == 10
 
 
 def test_damaged_results_are_told(run, capsys) -> None:

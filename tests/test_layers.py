@@ -26,8 +26,8 @@ LAYERS = {
     },
     "the law": {"schedule", "base", "diffusion", "reverse", "nn"},
     "the work": {"engine", "generation", "checkpoint", "record", "train", "statistics"},
-    "the judgement": {"metrics", "calibration", "conformal", "novelty", "density"},
-    "the model": {"scaling", "frame", "surrogate", "symmetry", "mean", "operator", "baseline", "saved"},
+    "the judgement": {"metrics", "calibration", "conformal", "places", "novelty", "density"},
+    "the model": {"scaling", "frame", "surrogate", "operator", "baseline", "saved"},
     "the front door": {
         "drawing",
         "diagrams",

@@ -140,6 +140,18 @@ def test_less_power_counts_less_than_more() -> None:
     assert more > 1.5 * less
 
 
+def test_repeated_inputs_count_once() -> None:
+    """Twenty noisy observations of each of 40 inputs: on average over sets, at most 1/21 of fresh inputs are flagged."""
+    rates = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        a = np.repeat(rng.normal(size=(40, 1, 8)), 20, axis=0)
+        novelty = Novelty.halves(a, group=np.repeat(np.arange(40), 20))
+        assert len(novelty.held) == 20
+        rates.append(rate(novelty, rng.normal(size=(50, 1, 8))))
+    assert np.mean(rates) < 2 / 21 + 4 * np.std(rates) / np.sqrt(60)
+
+
 # Features and scores by hand
 
 
