@@ -1,7 +1,8 @@
 """Fixtures that several test files share."""
 
 import shlex
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,12 @@ def done(tmp_path_factory) -> Path:
 def no_pictures(monkeypatch) -> None:
     """Reports whose pictures are drawn but not rendered, which takes seconds."""
     monkeypatch.setattr("pdno.report._png", lambda figure: "data:image/png;base64,AAAA")
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """A command that is interrupted turns signals off, which processes that later tests start would inherit."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -102,7 +102,6 @@ def test_every_kind_of_value_can_be_set_and_survives_the_file(setting, section, 
         ("[training]\noptimizer = 'sgd'", "training.optimizer = 'sgd' is wrong: known: adam, adamw"),
         ("[diffusion]\nbase = 'wite'", "diffusion.base = 'wite' is wrong: base law 'wite'"),
         ("training = 3", "training is a section"),
-        ("[data]\nfile = 'x'", "section 'data' is unknown"),
         ("[training\nbatch = 3", "is not a TOML file"),
     ],
 )
@@ -183,3 +182,12 @@ def test_what_is_no_time(text) -> None:
     with pytest.raises(UserError, match=r"is no time; write for instance 90s, 10m or 1\.5h"):
         seconds(text)
     assert seconds(None) is None
+
+
+def test_the_settings_of_a_run_serve_another(tmp_path) -> None:
+    """But for its data, which every run has of its own."""
+    old = Config.preset("fno").changed({"training": {"batch": 7}}, "here")
+    old = old.model_copy(update={"data": old.data.model_copy(update={"file": "x.npz", "pairs": {"train": 3}})})
+    (tmp_path / "config.toml").write_text(old.toml())
+    new = Config().with_file(tmp_path / "config.toml")
+    assert new == old.model_copy(update={"data": Config().data})
