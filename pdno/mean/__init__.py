@@ -1,0 +1,6 @@
+"""Mean operators m(a): regressions of u on a, each a surrogate of its own and the first part of u | a = m(a) + residual."""
+
+from .base import Mean
+from .linear import Linear
+
+__all__ = ["Linear", "Mean"]

@@ -1,0 +1,85 @@
+r"""What all mean operators share.
+
+    m(a) ≈ E[u | a],        r_i = u_i − m_{−i}(a_i),
+
+where m_{−i} has not learned from pair i nor from those that belong to its group: these *out-of-fold* residuals are as large as
+those of new inputs will be, in-sample ones are too small.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..draw import generator
+from ..errors import UserError
+
+__all__ = ["Array", "Mean", "folds", "inputs"]
+
+Array = NDArray[np.float64]
+
+
+class Mean(ABC):
+    """A regression of u on a. Arrays are (sample, channel, *grid); scalars are (sample, parameter)."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
+        """Learn from pairs."""
+
+    @abstractmethod
+    def __call__(self, a: Array, scalars: Array | None = None) -> Array:
+        """m(a), in the shape of u."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, as plain JSON types."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """What was learned, as arrays."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, Array]) -> Self:
+        """Take in what `arrays` gave."""
+
+    def residuals(
+        self,
+        a: Array,
+        u: Array,
+        scalars: Array | None = None,
+        group: NDArray[np.integer] | None = None,
+        count: int = 5,
+        seed: int = 0,
+    ) -> Array:
+        """Out-of-fold residuals, in the shape of u, from `count` copies that each learn from all folds but one."""
+        found = np.empty(u.shape)
+        for kept, left in folds(len(u), count, group, seed):
+            s, held = (None, None) if scalars is None else (scalars[kept], scalars[left])
+            copy = deepcopy(self).fit(a[kept], u[kept], s, seed)
+            found[left] = u[left] - copy(a[left], held)
+        return found
+
+
+def folds(
+    samples: int, count: int, group: NDArray[np.integer] | None = None, seed: int = 0
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """(rows to learn from, rows left out) for each of `count` folds; a group is on one side."""
+    labels = np.arange(samples) if group is None else np.unique(group, return_inverse=True)[1]
+    names = generator(seed, "folds", 0).permutation(int(labels.max()) + 1 if samples else 0)
+    count = min(count, len(names))
+    if count < 2:
+        raise UserError(f"{len(names)} independent pairs cannot be divided into folds; bring at least two")
+    for k in range(count):
+        left = np.isin(labels, names[k::count])
+        yield np.flatnonzero(~left), np.flatnonzero(left)
+
+
+def inputs(a: Array, scalars: Array | None = None) -> Array:
+    """All numbers that describe an input: (sample, number)."""
+    flat = np.asarray(a, dtype=np.float64).reshape(len(a), -1)
+    return flat if scalars is None else np.concatenate([flat, np.asarray(scalars, dtype=np.float64)], axis=1)
