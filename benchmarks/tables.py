@@ -36,6 +36,7 @@ MEANING = {
     "flagged": "share of 1000 inputs that are flagged as unfamiliar",
     "accused": "share of 1000 judgements that find a flaw",
     "mrle": "MRLE of the mean of the members",
+    "mrle_mean_operator": "MRLE of m(a), {method}, fitted in {train_seconds:.0f} s; the paper's PDNO: {paper}",
     "mrle_one_evaluation": "MRLE of `model.mean(a)`, from one evaluation of the network",
     "mean_std": "mean std of the members",
     "mean_std_over_noise": "mean std of the members over the std of the noise",
@@ -53,7 +54,10 @@ def table(source: str) -> str:
     lines += [f"| {' | '.join([*columns, 'what', 'value'])} |", "|---" * (len(columns) + 2) + "|"]
     for row in rows:
         cells = [row[key] if row[key] is not None else "" for key in columns.values()]
-        lines.append("| " + " | ".join(map(str, (*cells, MEANING[row["metric"]], f"{row['value']:.3g}"))) + " |")
+        known = {**row, "paper": row["paper"] or "no number"}
+        lines.append(
+            "| " + " | ".join(map(str, (*cells, MEANING[row["metric"]].format(**known), f"{row['value']:.3g}"))) + " |"
+        )
     return "\n".join(lines) + "\n"
 
 

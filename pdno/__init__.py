@@ -42,6 +42,7 @@ __all__ = [
     "plot",
     "reverse",
     "schedule",
+    "symmetry",
 ]
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         plot,
         reverse,
         schedule,
+        symmetry,
     )
     from .dataset import Dataset, Pairs
     from .diffusion import Diffusion

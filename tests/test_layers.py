@@ -27,7 +27,7 @@ LAYERS = {
     "the law": {"schedule", "base", "diffusion", "reverse", "nn"},
     "the work": {"engine", "generation", "checkpoint", "record", "train", "statistics"},
     "the judgement": {"metrics", "calibration", "conformal", "places", "novelty", "density"},
-    "the model": {"scaling", "frame", "surrogate", "mean", "operator", "baseline", "saved"},
+    "the model": {"scaling", "frame", "surrogate", "symmetry", "mean", "operator", "baseline", "saved"},
     "the front door": {
         "drawing",
         "diagrams",
