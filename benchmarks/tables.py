@@ -36,7 +36,7 @@ MEANING = {
     "flagged": "share of 1000 inputs that are flagged as unfamiliar",
     "accused": "share of 1000 judgements that find a flaw",
     "mrle": "MRLE of the mean of the members",
-    "mrle_mean_operator": "MRLE of m(a), {method}, fitted in {train_seconds:.0f} s; the paper's PDNO: {paper}",
+    "mrle_mean_operator": "MRLE of m(a), {method}, fitted in {train_seconds:.1f} s; the paper's PDNO: {paper}",
     "mrle_one_evaluation": "MRLE of `model.mean(a)`, from one evaluation of the network",
     "mean_std": "mean std of the members",
     "mean_std_over_noise": "mean std of the members over the std of the noise",
