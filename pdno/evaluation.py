@@ -264,8 +264,7 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
     trust = np.where(known, inside, 0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
     weak = (
         weak_region(inside, _axes(test), LEVEL, known),
-        weak_range(inside, f.mean, LEVEL, "u is predicted", known),
-        weak_range(inside, f.std, LEVEL, "the predicted spread is", known),
+        weak_range(inside, f.mean, LEVEL, "u is predicted", known),  # not by spread: a small one may be so by chance
     )
     whole = {"field means": f.whole[:, :1], "roughness": f.whole[:, 1:]}
     return {

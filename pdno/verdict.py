@@ -189,7 +189,8 @@ def _caution(e: Evaluation) -> Statement:
     odd = count > max(2, 3 * (e.facts["alarm"] or 0) * inputs)
     if odd:
         found.append(f"{count} of {inputs} test inputs are unlike the training inputs; their error bars cannot be trusted.")
-    found += [f"90 % intervals hold least, {percent(place.share, place.error)}, {place.words}." for place in e.weak]
+    shares = [f"{percent(place.share, place.error)} {place.words}" for place in e.weak]
+    found += [f"90 % intervals hold least, {', and '.join(shares)}."] if shares else []
     if "mrle" in e.scores:
         each = np.nan_to_num(e.scores["mrle"].each)
         if each.max() > 5 * e.scores["mrle"].value:

@@ -243,6 +243,12 @@ def test_results_do_not_depend_on_other_inputs(data) -> None:
     np.testing.assert_array_equal(whole.crps[:3], part.crps)
 
 
+def test_few_members_make_no_weak_places(data) -> None:
+    """Where so few happen to lie close together, intervals hold less: that is chance, and no place is named for it."""
+    for seed in range(5):
+        assert not evaluate(Known(data), data, members=19, seed=seed, calibrate=0, progress=False).weak
+
+
 def test_error_bars_that_do_not_follow_the_noise_are_located(data) -> None:
     """The noise grows with a, the spread of the members does not: right on average, wrong where u is large."""
     test = pairs(150, 9)
