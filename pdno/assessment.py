@@ -5,7 +5,6 @@ RUN/evaluation.npz            curves, maps and cases that the report draws
 RUN/intervals.safetensors     the repair of intervals, which `pdno predict` applies
 """
 
-import os
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +29,7 @@ from .saved import load
 from .selection import Selection
 from .surrogate import Surrogate
 from .verdict import verdict
+from .whole import replacing
 
 __all__ = ["assess", "digest", "intervals", "is_current"]
 
@@ -206,10 +206,8 @@ def _save_arrays(path: Path, e: Evaluation) -> None:
     for case in e.cases:
         fields = {key: value for key, value in vars(case).items() if isinstance(value, np.ndarray)}
         arrays |= {f"case.{case.title}.{key}": np.asarray(value, dtype=np.float32) for key, value in fields.items()}
-    temporary = path.with_name(f"{path.name}.partial")
-    with temporary.open("wb") as target:
+    with replacing(path) as partial, partial.open("wb") as target:
         np.savez_compressed(target, **arrays)
-    os.replace(temporary, path)
 
 
 def _save_intervals(run: Path, e: Evaluation, members: int, how: dict[str, Any]) -> None:

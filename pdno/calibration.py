@@ -290,14 +290,14 @@ def spread_skill(std: ArrayLike, error: ArrayLike, members: int, bins: int = 10,
     if not (std[known] >= 0).all():
         raise UserError("std is NaN or negative where u is known; give 0 for a forecast without spread")
     variance, square = std**2 * (1 + 1 / _at_least_one(members, "members")), error**2
-    ratio, ratio_error = _ratio(_averages(variance, known), _averages(square, known))
+    ratio = Score.root_of_ratio(_averages(variance, known), _averages(square, known))
     order = np.argsort(std[known], kind="stable")
     ordered = std[known][order]
     cuts = np.linspace(0, len(ordered), _at_least_one(bins, "bins") + 1).astype(np.int64)[:-1]
     starts = np.unique(np.searchsorted(ordered, ordered[cuts]))
     count = np.diff(starts, append=len(ordered))
     spread, skill = (np.sqrt(np.add.reduceat(one[known][order], starts) / count) for one in (variance, square))
-    return SpreadSkill(spread, skill, count, ratio, ratio_error)
+    return SpreadSkill(spread, skill, count, ratio.value, ratio.error)
 
 
 def sharpness(lower: ArrayLike, upper: ArrayLike, *, mask: Maybe = None, weights: Maybe = None) -> Score:
@@ -373,11 +373,3 @@ def _holm(ps: Array) -> Array:
     adjusted = np.empty_like(ps)
     adjusted[order] = np.minimum(1, np.maximum.accumulate(ps[order] * np.arange(len(ps), 0, -1)))
     return adjusted
-
-
-def _ratio(variance: Array, square: Array) -> tuple[float, float]:
-    """r = √(mean variance / mean square), and its error: that of r² is the one of mean (variance − r²·square) / mean square."""
-    if square.mean() == 0 or variance.mean() == 0:
-        return (np.inf, np.nan) if variance.mean() > 0 else (0.0, 0.0)
-    ratio = np.sqrt(variance.mean() / square.mean())
-    return float(ratio), float(Score.mean(variance - ratio**2 * square).error / square.mean() / (2 * ratio))

@@ -110,7 +110,7 @@ class Pairs:
     def fingerprints(self) -> NDArray[np.int64]:
         """A number for each input, of a and scalars in single precision: equal for equal inputs."""
         parts = [self.a] if self.scalars is None else [self.a, self.scalars]
-        rows = zip(*(np.asarray(part, dtype=np.float32).reshape(len(part), -1) for part in parts), strict=True)
+        rows = zip(*(np.asarray(part, dtype=np.float32) for part in parts), strict=True)
         digests = [blake2b(b"".join(part.tobytes() for part in row), digest_size=8).digest() for row in rows]
         return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
 

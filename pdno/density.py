@@ -207,9 +207,8 @@ def recovered(std: ArrayLike, noise_std: ArrayLike, *, mask: ArrayLike | None = 
     found, true = (per_sample(np.square(x), mask=mask) for x in (s, sigma))
     if not (np.isfinite(found).all() and np.isfinite(true).all() and (true > 0).all()):
         raise UserError("std or noise_std has NaN, or the noise is zero; expected noise in every sample")
-    ratio = found.mean() / true.mean()
-    error = Score.mean((found - ratio * true) / true.mean()).error / (2 * np.sqrt(ratio)) if ratio > 0 else 0.0
-    return Score(float(np.sqrt(ratio)), float(error), np.sqrt(found / true))
+    score = Score.root_of_ratio(found, true)
+    return Score(score.value, score.error, np.sqrt(found / true))
 
 
 def _draws(values: ArrayLike) -> Array:

@@ -38,6 +38,7 @@ from .metrics import (
     RunningCRPS,
     Score,
     mean_std,
+    mrle,
     mstd,
     nll,
     per_sample,
@@ -148,7 +149,7 @@ def evaluate(
     return Evaluation(
         scores,
         _facts(model, whole, f, len(held) if held and repair else 0, how),
-        _cases(model, test, f, seed, how),
+        _cases(model, test, f, scores["mrle" if "mrle" in scores else "rmse"].each, seed, how),
         repair=repair,
         novelty=novelty,
         novelty_held=held_novelty,
@@ -179,33 +180,18 @@ def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
     """The mean and one member against the clean u."""
     u, mask = test.u, test.mask
     found = {"rmse": rmse(f.mean, u, mask=mask)}
-    size = per_sample(np.square(_known(u, test)), mask=mask)
+    size = per_sample(np.square(u), mask=mask)
     fields = {"mrle": f.mean} | ({"mrle_member": f.member} if f.members > 1 else {})
     if len(data.train) and data.train.mask is None:
         fields["mrle_ignoring_a"] = np.broadcast_to(data.train[:1000].u.mean(axis=0), u.shape)
     for name, v in fields.items() if size.any() else ():
-        found[name] = _relative(per_sample(np.square(_known(v - u, test)), mask=mask), size)
+        found[name] = mrle(v, u, mask=mask)
     if f.members > 1 and size.any():
-        squared = per_sample(np.square(_known(f.mean - u, test)), mask=mask)
-        chance = per_sample(f.std**2, mask=mask) / f.members  # what a mean over so many members owes to chance
-        found["mrle_fair"] = _root_of_ratio(squared - chance, size)
+        chance = f.std**2 / f.members  # what a mean over so many members owes to it
+        found["mrle_fair"] = Score.root_of_ratio(per_sample((f.mean - u) ** 2 - chance, mask=mask), size)
     if data.equation is not None and mask is None:
         found |= _residuals(data.equation, f, test)
     return found
-
-
-def _relative(squared: Array, size: Array) -> Score:
-    """The mean of √(squared/size) over the samples that have a size: outputs that are zero have no relative error."""
-    each = np.sqrt(squared / np.where(size > 0, size, np.nan))
-    score = Score.mean(each[size > 0])
-    return Score(score.value, score.error, each)
-
-
-def _root_of_ratio(top: Array, bottom: Array) -> Score:
-    """√(mean top / mean bottom), 0 if the mean of `top` is not positive; the error by the delta method."""
-    ratio = max(0.0, top.mean() / bottom.mean())
-    error = Score.mean((top - ratio * bottom) / bottom.mean()).error / (2 * np.sqrt(ratio)) if ratio > 0 else np.nan
-    return Score(float(np.sqrt(ratio)), float(error), np.empty(0))
 
 
 def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]:
@@ -336,11 +322,9 @@ def _axes(pairs: Pairs) -> dict[str, Array]:
     return {x: v if v.dtype.kind in "iuf" else np.arange(len(v)) for x, v in nodes.items()}
 
 
-def _cases(model: Surrogate, test: Pairs, f: Forecast, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
+def _cases(model: Surrogate, test: Pairs, f: Forecast, errors: Array, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
     """The best, a typical and the worst input, by the relative error of the mean."""
-    squared, size = (per_sample(np.square(_known(v, test)), mask=test.mask) for v in (f.mean - test.u, test.u))
-    errors = np.sqrt(squared / np.where(size > 0, size, np.nan))  # outputs that are zero come last, and are not shown
-    order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]
+    order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]  # outputs that are zero come last
     places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
     observed, (lower, upper) = observations(test), f.interval(LEVEL)
     cases = []

@@ -39,7 +39,7 @@ def inspect(path: Path, chosen: Selection | None = None, plot: Path | None = Non
         console.print(f"{path}: a store of pdno", soft_wrap=True, markup=False)
         _show(console, data, plot)
         console.print("\nNext:", markup=False)
-        _command(console, f"pdno train {shlex.quote(str(path))} --out {shlex.quote(path.stem)}-run")
+        _command(console, f"pdno train {shlex.quote(str(path))} --out {shlex.quote(path.stem + '-run')}")
         _command(console, f"pdno.open({str(path)!r})")
         return
     file = contents(path, memory_allowed())
@@ -159,7 +159,7 @@ def _next(console: Console, path: Path, chosen: Selection) -> None:
     file = shlex.quote(str(path))
     target = shlex.quote(path.with_suffix(".zarr").name if path.suffix != ".zarr" else f"{path.stem}-pdno.zarr")
     console.print("\nNext:", markup=False)
-    _command(console, f"pdno train {file} {chosen.options()} --out {shlex.quote(path.stem)}-run")
+    _command(console, f"pdno train {file} {chosen.options()} --out {shlex.quote(path.stem + '-run')}")
     _command(console, f"pdno convert {file} {chosen.options()} --out {target}")
     _command(console, f"pdno.open({str(path)!r}, {arguments})")
 

@@ -75,6 +75,18 @@ class Score:
         error = float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 and np.isfinite(value) else np.nan
         return cls(value, error, x)
 
+    @classmethod
+    def root_of_ratio(cls, top: Array, bottom: Array) -> Self:
+        """r = √(mean top / mean bottom), by the delta method: the error of r² is that of mean (top − r²·bottom) / mean bottom.
+
+        It is 0 where the mean of `top`, which may be an estimate, is not positive.
+        """
+        above, below = top.mean(), bottom.mean()
+        if above <= 0 or below == 0:
+            return cls(float(np.inf if above > 0 else 0.0), float(np.nan if above else 0.0), np.empty(0))
+        root = float(np.sqrt(above / below))
+        return cls(root, cls.mean(top - root**2 * bottom).error / below / (2 * root), np.empty(0))
+
     def __float__(self) -> float:
         return self.value
 
@@ -106,12 +118,17 @@ def mrle(v: ArrayLike, u: ArrayLike, *, mask: Maybe = None, weights: Maybe = Non
 
 
 def relative_residual(residual: ArrayLike, reference: ArrayLike, *, mask: Maybe = None, weights: Maybe = None) -> Score:
-    """N⁻¹ Σ_n ‖r_n‖ / ‖r⁰_n‖, of the residual 𝒢(v; a) of a prediction v against the reference 𝒢(0; a)."""
+    """N⁻¹ Σ_n ‖r_n‖ / ‖r⁰_n‖, of the residual 𝒢(v; a) of a prediction v against the reference 𝒢(0; a).
+
+    Samples whose reference is zero have no relative error: they are NaN in `each`, and do not count.
+    """
     both = _fields(mask, residual=residual, reference=reference)
     above, below = (np.sqrt(per_sample(v**2, mask=mask, weights=weights)) for v in both)
-    if not below.all():
-        raise UserError(f"sample {below.argmin()} is zero, so that no error is relative to it; leave this sample out")
-    return Score.mean(above / below)
+    if not below.any():
+        raise UserError("all samples are zero, so that no error is relative to them; look at the root mean square error")
+    each = above / np.where(below > 0, below, np.nan)
+    score = Score.mean(each[below > 0])
+    return Score(score.value, score.error, each)
 
 
 def rmse(v: ArrayLike, u: ArrayLike, *, mask: Maybe = None, weights: Maybe = None) -> Score:

@@ -21,6 +21,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from . import checkpoint
 from .errors import UserError
+from .whole import replacing
 
 __all__ = ["Record", "State", "read_rows"]
 
@@ -134,9 +135,8 @@ class Record:
             if name == "metrics.jsonl":
                 self.rows = kept
             if self.writes:
-                temporary = path.with_name(f"{name}.partial")
-                temporary.write_text("".join(json.dumps(row) + "\n" for row in kept))
-                temporary.replace(path)
+                with replacing(path) as partial:
+                    partial.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

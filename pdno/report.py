@@ -6,7 +6,6 @@ nothing, and everything that came from data is escaped.
 
 import base64
 import io
-import os
 import re
 import shlex
 import zipfile
@@ -30,6 +29,7 @@ from .errors import UserError
 from .evaluation import LEVEL
 from .record import read_rows
 from .verdict import rounded
+from .whole import replacing
 
 __all__ = ["render", "statements", "table", "write_report"]
 
@@ -45,9 +45,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"cannot be written, as the folder {path.parent} does not exist"
         raise UserError(f"{path} {what}; name a file with --out")
-    temporary = path.with_name(f"{path.name}.partial")
-    temporary.write_text(render(run), encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path) as partial:
+        partial.write_text(render(run), encoding="utf-8")
     return path
 
 

@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from . import __version__
 from .engine import cores
 from .errors import UserError
+from .whole import replacing
 
 __all__ = ["MEANING", "machine", "paper", "plain", "read", "row", "write"]
 
@@ -107,10 +107,9 @@ def machine() -> dict[str, Any]:
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], **more: Any) -> None:
     """Write a file of results, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.partial")
     text = json.dumps({"schema": SCHEMA, **more, "rows": list(rows)}, indent=1, ensure_ascii=False, allow_nan=False)
-    temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:

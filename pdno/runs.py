@@ -24,6 +24,7 @@ from .lock import alone
 from .saved import load
 from .selection import Selection
 from .surrogate import Surrogate
+from .whole import replacing
 
 __all__ = ["config_of", "data_of", "digest_of", "train"]
 
@@ -92,9 +93,8 @@ def _claim(out: Path, config: Config) -> bool:
             changed = [f"{s}.{k}" for s in new for k in new[s] if old[s].get(k) != new[s][k]]
             raise UserError(f"{out} holds a run with other settings ({', '.join(changed)}); choose another --out for this one")
     else:
-        temporary = path.with_name("config.toml.partial")
-        temporary.write_text(config.toml())
-        temporary.replace(path)
+        with replacing(path) as partial:
+            partial.write_text(config.toml())
     return fresh
 
 

@@ -175,3 +175,12 @@ def test_selections_are_written_and_read() -> None:
 def test_mistakes_are_explained(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_fingerprints_tell_inputs_apart() -> None:
+    a, p = np.ones((3, 1, 4)), np.array([[1.0], [2.0], [1.0]])
+    assert len(set(Pairs.of(a, a).fingerprints())) == 1
+    one, two, again = Pairs.of(a, a, scalars=p).fingerprints()
+    assert one == again != two
+    np.testing.assert_array_equal(Pairs.of(a.astype(np.float32), a).fingerprints(), Pairs.of(a, 2 * a).fingerprints())
+    assert len(Pairs.of(a, a)[:0].fingerprints()) == 0

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pdno"
 
 LAYERS = {
-    "the ground": {"errors", "draw", "basis", "lock", "progress"},
+    "the ground": {"errors", "draw", "basis", "lock", "progress", "whole"},
     "the problem": {
         "grid",
         "field",

@@ -499,10 +499,10 @@ nan23 = np.where(np.arange(3) == 1, np.nan, u23)
         (lambda: mrle(u23[:1], u23), r"v has shape \(1, 3\), u has \(2, 3\)"),
         (lambda: mrle(u23, nan23), "u has NaN or infinite values"),
         (lambda: mrle(nan23, u23), "v has NaN or infinite values"),
-        (lambda: mrle(u23, u23 * [[1], [0]]), "sample 1 is zero, so that no error is relative to it"),
+        (lambda: mrle(u23, 0 * u23), "all samples are zero, so that no error is relative to them"),
         (lambda: mrle(np.empty((0, 3)), np.empty((0, 3))), r"u has shape \(0, 3\), so no values"),
         (lambda: relative_residual(u23, u23[:, :2]), r"residual has shape \(2, 3\), reference has \(2, 2\)"),
-        (lambda: relative_residual(u23, 0 * u23), "sample 0 is zero"),
+        (lambda: relative_residual(u23, 0 * u23), "all samples are zero"),
         (lambda: rmse(u23, u23[0]), r"v has shape \(2, 3\), u has \(3,\)"),
         (lambda: mstd(np.abs(u23), 1), "members = 1, expected 2 or more"),
         (lambda: mstd(-np.abs(u23), 2), "std has negative values"),
@@ -543,3 +543,22 @@ def test_a_refused_batch_leaves_no_trace() -> None:
         running.add([[1.0], [np.nan]])
     assert running.count == 2
     assert running.value == pytest.approx(2 - 1)
+
+
+def test_samples_that_are_zero_have_no_relative_error() -> None:
+    score = mrle([[3.0, 0.0], [1.0, 1.0]], [[3.0, 4.0], [0.0, 0.0]])
+    assert score.value == 0.8
+    np.testing.assert_array_equal(score.each, [0.8, np.nan])
+
+
+def test_root_of_a_ratio_of_means() -> None:
+    """By hand: √((4 + 12)/(1 + 3)) = 2; top − 4·bottom is zero, hence without error. And its error against many repetitions."""
+    exact = Score.root_of_ratio(np.array([4.0, 12.0]), np.array([1.0, 3.0]))
+    assert (exact.value, exact.error) == (2.0, 0.0)
+    assert Score.root_of_ratio(np.array([-1.0, 0.5]), np.ones(2)).value == 0
+    assert np.isnan(Score.root_of_ratio(np.array([-1.0, 0.5]), np.ones(2)).error)
+    assert Score.root_of_ratio(np.ones(2), np.zeros(2)).value == np.inf
+    rng = np.random.default_rng(0)
+    scores = [Score.root_of_ratio(rng.exponential(2.0, 200), rng.exponential(1.0, 200)) for _ in range(1000)]
+    values = np.array([score.value for score in scores])
+    assert np.mean([score.error for score in scores]) == pytest.approx(values.std(), rel=0.1)

@@ -5,6 +5,7 @@ The layers work on (batch, channel, height, width) in channels-last memory, wher
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ EPS = 1e-5
 GROUPS = 8
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """A network with ``forward(n, v, a)``, or ``forward(a)`` with time=False.
 
     Args of forward:
@@ -56,9 +57,9 @@ class Network(nn.Module):
             )
         return self.evaluate(x, self._steps(inputs[0], x) if self.time else None)
 
+    @abstractmethod
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
         """The network on the concatenated fields x (batch, in_channels, *grid) and the steps n (batch,)."""
-        raise NotImplementedError
 
     @property
     def _call(self) -> str:
