@@ -85,7 +85,7 @@ class Score:
         if above <= 0 or below == 0:
             return cls(float(np.inf if above > 0 else 0.0), float(np.nan if above else 0.0), np.empty(0))
         root = float(np.sqrt(above / below))
-        return cls(root, cls.mean(top - root**2 * bottom).error / below / (2 * root), np.empty(0))
+        return cls(root, float(cls.mean(top - root**2 * bottom).error / below / (2 * root)), np.empty(0))
 
     def __float__(self) -> float:
         return self.value
