@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-judgement bench-means browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-judgement bench-means bench-accuracy bench-auto browser coverage clean
 
 help:  ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +41,14 @@ format: $(READY)  ## put the style right where that can be done
 bench: $(READY)  ## measure solvers, generator and networks into results/, and put the numbers into docs/
 	$(BIN)/python -m benchmarks.problem
 	$(BIN)/python -m benchmarks.network
+	$(BIN)/python -m benchmarks.tables
+
+bench-accuracy: $(READY)  ## train models for the paper's problems and judge them, three hours: into results/ and docs/
+	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.tables
+
+bench-auto: $(READY)  ## the default against its rivals, forty minutes; DATA=FOLDER adds published sets: into results/ and docs/
+	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.tables
 
 bench-means: $(READY)  ## fit mean operators to the paper's problems, five minutes: into results/ and docs/

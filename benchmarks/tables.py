@@ -7,6 +7,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +44,41 @@ MEANING = {
 }
 
 
+WIDE: dict[str, dict[str, tuple[str, str]]] = {  # a line a problem: column → method and metric, or field, of its cell
+    "results/accuracy.json": {
+        "MRLE": ("pdno", "mrle_mean_operator"),
+        "the paper's PDNO": ("pdno", "paper"),
+        "std over noise": ("pdno", "std_over_noise"),
+        "inside 50 %": ("pdno", "coverage_50"),
+        "90 %": ("pdno", "coverage_90"),
+        "95 %": ("pdno", "coverage_95"),
+        "seconds to learn": ("pdno", "train_seconds"),
+    },
+    "results/auto.json": {
+        "CRPS, pdno": ("pdno", "crps"),
+        **{name: (name, "crps") for name in ("ridge", "linear", "kernel", "fno", "unet")},
+        "MRLE, pdno": ("pdno", "mrle"),
+        "inside 90 %": ("pdno", "coverage_90"),
+        "time over budget": ("pdno", "time_over_budget"),
+    },
+}
+
+
+def wide(rows: list[dict[str, Any]], cells: dict[str, tuple[str, str]]) -> list[str]:
+    """A line for each problem, in the order of the rows."""
+    keys = ("test", "grid", "train", "noise")
+    lines = [f"| {' | '.join(['problem', 'grid', 'pairs', 'noise', *cells])} |", "|---" * (len(keys) + len(cells)) + "|"]
+    for problem in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        own = [row for row in rows if tuple(row[key] for key in keys) == problem]
+        found = []
+        for method, name in cells.values():
+            values = [row["value"] for row in own if (row["method"], row["metric"]) == (method, name)]
+            values += [row[name] for row in own if row["method"] == method and row.get(name) is not None]
+            found.append(f"{values[0]:.3g}" if values else "")
+        lines.append("| " + " | ".join([*(str("" if key is None else key) for key in problem), *found]) + " |")
+    return lines
+
+
 def table(source: str) -> str:
     """The rows of a results file as a Markdown table."""
     results = json.loads((ROOT / source).read_text())
@@ -50,6 +86,8 @@ def table(source: str) -> str:
     rows = results["rows"]
     command = rows[0]["command"]
     lines = [f"Measured by `{command}` on {machine['cores']} cores ({machine['processor']}), in `{source}`:", ""]
+    if source in WIDE:
+        return "\n".join([*lines, *wide(rows, WIDE[source])]) + "\n"
     columns = {name: key for name, key in COLUMNS.items() if any(row[key] not in (None, "none") for row in rows)}
     lines += [f"| {' | '.join([*columns, 'what', 'value'])} |", "|---" * (len(columns) + 2) + "|"]
     for row in rows:

@@ -23,8 +23,9 @@ from .errors import UserError
 from .evaluation import FEWEST, LEVEL, Evaluation, evaluate
 from .loading import open_chosen
 from .lock import alone
+from .operator import PDNO
 from .record import read_rows
-from .runs import config_of, data_of
+from .runs import config_of, data_of, trials_of
 from .saved import load
 from .selection import Selection
 from .surrogate import Surrogate
@@ -69,6 +70,7 @@ def assess(
     asked = {"members": members, **how, "split": split, "calibrate": calibrate, "seed": seed}
     rows = _rows(e, model, config, run, seed, _command(run, file, chosen, asked))
     facts = {**e.facts, "file": config.data.file if file is None else str(file), "learned": Path(config.data.file).name}
+    facts |= {"said": model.said if isinstance(model, PDNO) else [], "trials": trials_of(run)}
     with alone(run):
         if own and split == "test":
             _save_intervals(run, e, members, how)
@@ -94,13 +96,17 @@ def _command(run: Path, file: Path | None, chosen: Selection | None, asked: dict
 
 
 def _train_command(run: Path, config: Config, model: Surrogate) -> str:
-    """The command that trains the same model again; steps are named, as those that a budget allowed depend on the machine."""
+    """The command that trains the same model again. The steps that a budget allowed are named, as they depend on the machine;
+    where several networks were tried, the budget is."""
     data = config.data
     names = {"test_file": "test"}
     options = [part for key, value in data.options.items() for part in (f"--{names.get(key, key).replace('_', '-')}", value)]
-    options += ["--config", str(run / "config.toml"), "--set", f"training.updates={model.provenance.get('updates')}"]
-    options += ["--set", "training.epochs=none", "--set", "model.budget=none", "--seed", str(data.seed)]
-    options += ["--validation", str(data.validation), "--test-fraction", str(data.test), "--out", f"{run}-again"]
+    options += ["--config", str(run / "config.toml")]
+    if not (isinstance(model, PDNO) and model.parts) and model.provenance.get("updates"):
+        options += ["--set", f"training.updates={model.provenance['updates']}"]
+        options += ["--set", "training.epochs=none", "--set", "model.budget=none"]
+    options += ["--seed", str(data.seed), "--validation", str(data.validation), "--test-fraction", str(data.test)]
+    options += ["--out", f"{run}-again"]
     return join(["pdno", "train", data.file, *options])
 
 
@@ -184,13 +190,14 @@ def _method(model: Surrogate, config: Config, facts: dict[str, Any]) -> str:
         if all(getattr(config, part) == getattr(paper, part) for part in parts):
             return "pdno-paper"
     functional = model.name == "pdno" and config.diffusion.base.startswith("field")
-    return "pdno-functional" if functional else model.name
+    return "pdno-functional" if functional else model.label
 
 
 def _training_seconds(run: Path) -> float | None:
-    """Of all sessions: in the log each begins anew."""
+    """Of all sessions, in whose logs times begin anew, and of all that was tried for the mean."""
     times = [row["seconds"] for row in read_rows(run / "times.jsonl")]
     ends = [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
+    ends += [trial["seconds"] for trial in trials_of(run)]
     return float(sum(ends)) if ends else None
 
 

@@ -232,14 +232,15 @@ TRAIN_EXAMPLES = """\b
 Examples:
   pdno train darcy.zarr --out run --budget 10m
   pdno train mydata.mat --a force --u deflection --out run
+  pdno train mydata.npz --symmetries reflection --grid vertex --out run
   pdno train burgers.zarr --preset paper:burgers --out run --set training.epochs=100
   torchrun --nproc-per-node 2 -m pdno train darcy.zarr --out run
 
 \b
-Presets: auto, fno, paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
+Presets: auto; linear, kernel, fno, unet; paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
 Settings, in a TOML file (--config) or with --set SECTION.KEY=VALUE:
-  model      kind normalise budget
-  network    kind base multipliers modes width
+  model      kind mean residual_scale symmetries grid normalise budget
+  network    kind base multipliers modes width widths blocks patch layers coordinates
   diffusion  schedule n_steps base target weight
   reverse    variance mix steps spacing sampler last_noise t_start
   training   epochs updates batch optimizer rate rate_schedule halve_every weight_decay ema clip …
@@ -266,7 +267,13 @@ def train(
     preset: Annotated[str, typer.Option(help="Settings to start from.")] = "auto",
     config: Annotated[Path | None, typer.Option(metavar="TOML", help="Settings from a file.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="S.KEY=VALUE", help="A setting.")] = None,
-    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for training: 90s, 10m, 1.5h.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning: 90s, 10m, 1.5h.")] = None,
+    symmetries: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Exact symmetries of the operator: square, translation, … or none.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Kind of its axes: cell, vertex, periodic or left; x,y: one each.")
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes (or GPUs) on this machine.")] = 1,
@@ -278,6 +285,9 @@ def train(
     cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")] = None,
 ) -> None:
     """Learn the law of u given a from pairs.
+
+    With the preset auto, mean operators from linear to networks are tried within the budget (10m if left out), and what the
+    best one leaves is learned by diffusion. Rivals, of one answer for each input: --preset linear, kernel, fno or unet.
 
     Stopped or killed, the same command goes on where it was and ends with the same model to the bit.
     """
@@ -294,6 +304,11 @@ def train(
     settings = settings.with_set(set_ or [])
     if budget is not None:
         settings = settings.with_set([f"model.budget={seconds(budget)}"])
+    for name, given in (("symmetries", symmetries), ("grid", grid)):
+        if given is not None:
+            several = [part.strip() for part in given.split(",") if part.strip() not in ("", "none")]
+            chosen_ones = several[0] if name == "grid" and len(several) == 1 else several
+            settings = settings.changed({"model": {name: chosen_ones}}, f"--{name} {given}")
     data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
     names = {} if chosen is None else {name: value for name, value in asdict(chosen).items() if value is not None}
     files = {"test_file": test, "cache": cache}

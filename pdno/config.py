@@ -1,6 +1,6 @@
 r"""Settings of a training run: typed, from a preset, a TOML file and the command line, in this order.
 
-    [model]       kind = "pdno", normalise = "scalar", budget = 600
+    [model]       kind = "pdno", mean = "auto", residual_scale = "auto", symmetries = ["square"], grid = "cell", budget = 600
     [network]     kind = "unet", base = 16
     [diffusion]   schedule = "cosine", n_steps = 100, base = "white", target = "u0", weight = "target"
     [reverse]     variance = "analytic", steps = "auto", sampler = "ancestral"
@@ -22,10 +22,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from torch import nn
 
 from .base import Base, FieldBase, LowModes, Sum, White, as_base
-from .baseline import FNO
+from .baseline import FNO, Plain, UNet
+from .dataset import Dataset
 from .diffusion import Diffusion, Target, Weight
 from .errors import UserError, nearest
 from .field import Field
+from .mean import mean_of
+from .mean.network import recipe
 from .operator import PAPER, PDNO
 from .reverse import Rule
 from .scaling import Normalise
@@ -33,7 +36,9 @@ from .schedule import Schedule, Spacing
 from .surrogate import Surrogate
 from .train import Training
 
-__all__ = ["Config", "seconds"]
+__all__ = ["RIVALS", "Config", "seconds"]
+
+RIVALS = ("linear", "kernel", "fno", "unet")
 
 
 class Section(BaseModel):
@@ -43,24 +48,44 @@ class Section(BaseModel):
 
 
 class ModelSection(Section):
-    kind: Literal["pdno", "fno"] = "pdno"
+    """`symmetries` and `grid` (the kind of its axes, one or one each) are those of the data's equation where it is known."""
+
+    kind: Literal["pdno", "fno", "unet", "linear", "kernel"] = "pdno"
+    mean: str = "auto"
+    residual_scale: Literal["auto", "scalar", "point", "mode", "both"] = "auto"
+    symmetries: list[str] | Literal["auto"] = "auto"
+    grid: str | list[str] = "auto"
     normalise: Normalise = "scalar"
     budget: float | None = None
 
+    @field_validator("mean", mode="before")
+    @classmethod
+    def _known(cls, name: Any) -> Any:
+        if name is None:  # what `--set model.mean=none` gives
+            return "none"
+        if isinstance(name, str) and name not in ("auto", "none"):
+            mean_of(name)
+        return name
+
 
 class NetworkSection(Section):
-    kind: Literal["auto", "unet", "fno"] = "auto"
+    kind: Literal["auto", "unet", "fno", "slim", "spectral", "zero"] = "auto"
     base: int | None = None
     multipliers: list[int] | None = None
     modes: int | None = None
     width: int | None = None
+    widths: list[int] | None = None
+    blocks: int | None = None
+    patch: int | None = None
+    layers: int | None = None
+    coordinates: bool | None = None
 
 
 class DiffusionSection(Section):
     schedule: Literal["cosine", "linear"] = "cosine"
     n_steps: int = 100
     base: str = "white"
-    target: Target = "u0"
+    target: Target | Literal["auto"] = "auto"  # "v" for residuals, "u0" without a mean
     weight: Weight = "target"
 
     @field_validator("base")
@@ -108,16 +133,16 @@ class Config(Section):
 
     @classmethod
     def preset(cls, name: str) -> "Config":
-        """ "auto", "fno", "paper:TEST" or "paper:TEST:noisy", with TEST one of the paper's."""
+        """ "auto"; a rival, "linear", "kernel", "fno" or "unet"; "paper:TEST" or "paper:TEST:noisy", with the paper's TESTs."""
         kind, _, rest = name.partition(":")
         test, _, noisy = rest.partition(":")
         if name == "auto":
             return cls()
-        if name == "fno":
-            return cls(model=ModelSection(kind="fno"), network=NetworkSection(kind="fno"))
+        if name in RIVALS:
+            return cls(model=ModelSection(kind=name))  # type: ignore[arg-type]
         if kind == "paper" and test in PAPER and noisy in ("", "noisy"):
             return cls.of(PDNO.paper(test, bool(noisy)))
-        known = ["auto", "fno", *(f"paper:{test}" for test in PAPER), *(f"paper:{test}:noisy" for test in PAPER)]
+        known = ["auto", *RIVALS, *(f"paper:{test}" for test in PAPER), *(f"paper:{test}:noisy" for test in PAPER)]
         raise UserError(f"preset {name!r} is unknown; {nearest(name, known)}")
 
     @classmethod
@@ -131,7 +156,7 @@ class Config(Section):
         reverse = {name: getattr(model, name) for name in ReverseSection.model_fields}
         return cls.model_validate(
             {
-                "model": {"normalise": model.normalise},
+                "model": {"normalise": model.normalise, "mean": model.mean_asked or "none"},
                 "network": network,
                 "diffusion": {**diffusion, "target": model.diffusion.target, "weight": model.diffusion.weight},
                 "reverse": reverse,
@@ -176,19 +201,34 @@ class Config(Section):
     def build(self) -> Surrogate:
         """The model of these settings."""
         network = {key: value for key, value in self.network.model_dump().items() if value is not None}
-        if self.model.kind == "fno":
-            kind = "fno" if network["kind"] == "auto" else network["kind"]
-            return FNO(network | {"kind": kind}, self.model.normalise, self.training, self.model.budget)
+        m, given = self.model, None if self.training == Training() else self.training
+        how: dict[str, Any] = {
+            "symmetries": () if m.symmetries == "auto" else m.symmetries,
+            "kind": "cell" if m.grid == "auto" else m.grid,
+            "budget": m.budget,
+        }
+        if m.kind in ("linear", "kernel"):
+            return Plain(m.kind, **how)
+        if m.kind in ("fno", "unet"):
+            rival, own = {"fno": (FNO, "fno"), "unet": (UNet, "slim")}[m.kind]
+            asked = network | {"kind": own} if network["kind"] == "auto" else network
+            return rival(asked, normalise=m.normalise, training=given or recipe(m.budget is not None), **how)
         d = self.diffusion
-        diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), _base(d.base), d.target, d.weight)
-        return PDNO(
-            network,
-            diffusion,
-            normalise=self.model.normalise,
-            training=self.training,
-            budget=self.model.budget,
-            **self.reverse.model_dump(),
-        )
+        target: Target = ("u0" if m.mean == "none" else "v") if d.target == "auto" else d.target
+        diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), _base(d.base), target, d.weight)
+        residual: dict[str, Any] = {"mean": m.mean, "residual_scale": m.residual_scale}
+        return PDNO(network, diffusion, **residual, normalise=m.normalise, training=given, **how, **self.reverse.model_dump())
+
+    def of_data(self, data: Dataset) -> "Config":
+        """These settings with what the data say about themselves: their grid, and the symmetries of their equation."""
+        found: dict[str, Any] = {}
+        if self.model.grid == "auto":
+            kinds = sorted({axis.kind for axis in data.grid.axes}) if data.grid else ["cell"]
+            found["grid"] = kinds[0] if len(kinds) == 1 or data.grid is None else [axis.kind for axis in data.grid.axes]
+        if self.model.symmetries == "auto":
+            masked = data.train.mask is not None
+            found["symmetries"] = [] if data.equation is None or masked else list(data.equation.symmetries)
+        return self.model_copy(update={"model": self.model.model_copy(update=found)})
 
     def toml(self) -> str:
         """The settings as TOML, which `read` understands."""

@@ -4,6 +4,7 @@ Networks see a and u on one grid: an a on another grid is carried over to that o
 is finer, averaging where it is coarser), and scalar parameters become constant channels.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -12,8 +13,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from .basis import Kind
 from .dataset import Pairs, aligned, to_numpy
 from .errors import UserError
+from .grid import Axis, Grid
 from .selection import CHANNEL, SAMPLE, Selection, arrange
 
 __all__ = ["Frame", "arranged", "check_finite", "check_real"]
@@ -53,6 +56,14 @@ class Frame:
     def channels(self) -> int:
         """Channels of the condition that a network gets."""
         return self.a_shape[0] + self.scalars
+
+    def grid(self, kind: Kind | Sequence[Kind]) -> Grid:
+        """The grid of u, given the kind of its axes: one for all, or one each."""
+        points = self.u_shape[1:]
+        kinds = (kind,) * len(points) if isinstance(kind, str) else tuple(kind)
+        if len(kinds) != len(points):
+            raise UserError(f"got {len(kinds)} kinds of axes, {', '.join(kinds)}, for a grid of {len(points)}; give one each")
+        return Grid(tuple(Axis(n, k, name=x) for n, k, x in zip(points, kinds, self.axes or "xyz", strict=False)))
 
     def condition(self, a: Array, scalars: Array | None) -> Array:
         """(sample, channel, *grid of u) from a on its own grid and scalars, both normalised."""

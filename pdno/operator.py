@@ -1,11 +1,17 @@
 r"""PDNO, the probabilistic diffusion neural operator: the law of u given a by conditional diffusion (Algorithm `alg:PDNO`).
 
-fit:      minimise L_DDSM over the pairs (`eqn:DSM`), then measure the denoising error e_n on pairs that were held out
+    u | a = m(a) + S r,        m a mean operator (`pdno.mean`), S the residual scale (`pdno.residual`), r from a diffusion
+
+fit:      learn m and S; minimise L_DDSM over r and a (`eqn:DSM`); measure the denoising error e_n on pairs that were held out
 sample:   V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down to V_0, a draw of q_θ(· | a)
+
+With the target "v" and r of unit variance, a network that answers 0 is exact for Gaussian residuals, and with S = 0 for none:
+a network is kept only if it beats that on held-out pairs. Without a mean (the paper's model) S is the normalisation of u.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -13,16 +19,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .auto import learn_mean
 from .base import White, from_json
+from .basis import Kind
 from .dataset import Pairs
+from .decomposition import Decomposition, decompose
 from .diffusion import Diffusion
 from .draw import generator
 from .errors import UserError, nearest
+from .mean import Mean
+from .metrics import crps
+from .nn import Zero, build
 from .progress import progress_bar
 from .reverse import SAMPLERS, Rule, denoising_error, nvlb, variance
-from .scaling import Normalise
+from .scaling import Normalise, Scaling
 from .schedule import Schedule, Spacing
-from .surrogate import Surrogate, normalise_of
+from .surrogate import Surrogate, Terms, chosen
+from .symmetry import Own
 from .train import Objective, Training
 
 __all__ = ["PDNO"]
@@ -31,28 +44,41 @@ Array = NDArray[Any]
 AUTO_STEPS = 20  # with the analytic variance; see docs/models.md for what is lost
 ERROR_VALUES = 2**15  # numbers from which each e_n is measured
 PART = 32  # pairs that are denoised at once
+AUTO_BUDGET = 600.0  # seconds, where neither time nor steps are given
+MEAN_SHARE = 0.75  # of the time for the mean operator
+TRIED_STEPS = (5, 10, 20, 40)
+CHOICE = 512  # held-out pairs that decide on the network
 
 
 class PDNO(Surrogate):
     """Learns the law of u given a from pairs, noisy or not, and draws from it.
 
     Args:
-        network: "auto" (a slim UNet), "unet", "fno", a mapping {"kind": "unet", "base": 32}, or any module (n, v, a) ↦ answer.
-        diffusion: schedule, base law and target; cosine, white and u₀ if left out.
+        network: "auto" (a slim UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping {"kind": "unet",
+            "base": 32}, or any module (n, v, a) ↦ answer.
+        diffusion: schedule, base law and target; if left out cosine, white and "v" for residuals, u₀ without a mean.
+        mean: "auto" tries some and takes the best (`pdno.auto`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`, or
+            None: the paper's model, where one network learns mean and noise.
+        residual_scale: kind of S, "scalar", "point", "mode", "both" or "auto", see `pdno.residual`.
         variance: rule for σ_n, see `pdno.reverse`.
         mix: weight of "gaussian" in the rule "mixed".
-        steps: of the reverse chain; "auto" takes 20 with the analytic variance, else all.
+        steps: of the reverse chain; "auto" takes the fewest that held-out pairs allow, without a mean 20, and all where the
+            variance is not "analytic".
         spacing: of these steps, "even" or "quadratic", see `Schedule.subchain`.
         sampler: "ancestral", "ddim", "dpm" or "heun".
         last_noise: whether the last step of the ancestral chain gets noise.
         t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
         normalise: "none", "scalar" or "pointwise", or one for a and one for u.
         training: settings of the training loop.
-        budget: seconds that training may take.
+        budget: seconds that learning may take; ten minutes with mean="auto", unless `training` says how many steps.
+        symmetries: exact ones of the operator, see `pdno.symmetry`, for the mean, S and the network.
+        kind: of the grid's axes, "cell", "vertex", "periodic" or "left"; one for all or one each.
+
+    `trials` has what was tried and `said` what was chosen and why.
 
     >>> import pdno
     >>> data = pdno.generate(pdno.equation.Elliptic1D(points=32), train=64, noise=pdno.noise.Gaussian(0.05))
-    >>> model = pdno.PDNO(network={"kind": "unet", "base": 8}, training=pdno.Training(updates=3))
+    >>> model = pdno.PDNO(network={"kind": "unet", "base": 8}, mean="linear", training=pdno.Training(updates=3))
     >>> pred = model.fit(data.train.a, data.train.u, seed=0).predict(data.train.a[:2], members=4)
     >>> pred.mean.shape, pred.quantile(0.95).shape
     ((2, 1, 32), (2, 1, 32))
@@ -66,6 +92,8 @@ class PDNO(Surrogate):
         network: str | Mapping[str, Any] | nn.Module = "auto",
         diffusion: Diffusion | None = None,
         *,
+        mean: str | Mapping[str, Any] | Mean | None = "auto",
+        residual_scale: str = "auto",
         variance: Rule = "analytic",
         mix: float = 0.5,
         steps: int | Literal["auto"] = "auto",
@@ -76,9 +104,21 @@ class PDNO(Surrogate):
         normalise: Normalise | tuple[Normalise, Normalise] = "scalar",
         training: Training | None = None,
         budget: float | None = None,
+        symmetries: str | Sequence[str | Own] = (),
+        kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
-        super().__init__(network, normalise, training, budget)
-        self.diffusion = Diffusion() if diffusion is None else diffusion
+        super().__init__(network, normalise, training, budget, symmetries, kind)
+        self.mean_asked, self.residual_scale = None if mean == "none" else mean, residual_scale
+        limited = self.training.updates is not None or self.training.epochs is not None
+        self.recipe = self.training if limited or training is not None else None  # of networks for the mean
+        if self.mean_asked == "auto" and budget is None and not limited:
+            self.budget = AUTO_BUDGET
+        self.parts: Decomposition | None = None
+        self._written: Mapping[str, Any] | None = None
+        self.said: list[str] = []
+        self.tell: Callable[[str], None] = lambda text: None  # what is tried, line by line
+        self.auto_steps: int | None = None
+        self.diffusion = Diffusion(target="u0" if self.mean_asked is None else "v") if diffusion is None else diffusion
         self.variance, self.mix, self.sampler, self.spacing = variance, mix, sampler, spacing
         self.steps = int(steps) if isinstance(steps, np.integer) else steps
         self.last_noise, self.t_start = last_noise, t_start
@@ -108,14 +148,19 @@ class PDNO(Surrogate):
         d = self.diffusion
         chain = {"gamma": d.schedule.gamma.tolist(), "base": d.law.to_json(), "target": d.target, "weight": d.weight}
         names = ("variance", "mix", "steps", "spacing", "sampler", "last_noise", "t_start")
-        return {**super().settings(), "diffusion": chain, "reverse": {name: getattr(self, name) for name in names}}
+        reverse = {name: getattr(self, name) for name in names}
+        reverse["steps"] = self.auto_steps or self.steps
+        settings = {**super().settings(), "diffusion": chain, "reverse": reverse}
+        if self.parts is None:
+            return {**settings, "mean": "none" if self.mean_asked is None else "unknown"}
+        return {**settings, **self.parts.settings(), "said": self.said}
 
     def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
         """L_DDSM with n ~ Unif{1 … N} and ε ~ N(0, 𝒞), both functions of (seed, purpose, step, place in the batch)."""
-        get, shape, law = self.rows(pairs), self.fitted().u_shape, self.diffusion.law
+        get, shape, law = self.rows(pairs, seed if purpose == "train" else None), self.fitted().u_shape, self.diffusion.law
 
         def loss(network: Any, rows: NDArray[np.int64], first: int, step: int) -> Tensor:
-            a, u, mask = get(rows)
+            a, u, mask = get(rows, first, step)
             draws = generator(seed, f"{purpose}/n", step).random(first + len(rows))[first:]
             n = 1 + torch.as_tensor(np.floor(draws * self.diffusion.schedule.n_steps), dtype=torch.long).to(u.device)
             eps = self.tensor(law.sample(shape, len(rows), seed, first, f"{purpose}/eps", step))
@@ -131,14 +176,92 @@ class PDNO(Surrogate):
             )
         if self.variance == "analytic" and validation and validation.mask is not None and not validation.mask.any():
             raise UserError("all outputs that were held out are masked; bring more that are known, or choose another variance")
-        super().learn(pairs, validation, seed=seed, **options)
-        if self.variance == "analytic" and validation:
-            shown = options.get("progress", True)
-            with progress_bar("measuring the denoising error", "steps") if shown else nullcontext() as bar:
-                self.error = self.measure(validation, seed, bar)
-        return self
+        return super().learn(pairs, validation, seed=seed, **options)
 
     learn.__doc__ = Surrogate.learn.__doc__
+
+    def prepare(self, pairs: Pairs, validation: Pairs | None, terms: Terms) -> tuple[Pairs, Pairs | None]:
+        """Learn m and S, and hand on the residuals."""
+        self.parts, self.said, self.error, self.auto_steps = None, [], None, None
+        if self.mean_asked is None:
+            return pairs, validation
+        known: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind, "training": self.recipe}
+        mean = learn_mean(self.mean_asked, pairs, validation, terms, **known, share=MEAN_SHARE, tell=self.tell)
+        how: dict[str, Any] = {"scale": self.residual_scale, "kind": self.kind, "elements": self.elements}
+        self.parts, pairs, validation = decompose(mean, pairs, validation, **how, seed=terms.seed)
+        self.said = list(self.parts.said)
+        self.scalings["u"] = Scaling.of(pairs.u, "none")
+        self.elements = tuple(g.linear for g in self.elements)
+        return pairs, validation
+
+    def _built(self, seed: int) -> nn.Module:
+        """No network where the residuals of the pairs learned from are no guide to others."""
+        if self.parts is None or self.parts.learnable:
+            return super()._built(seed)
+        frame = self.fitted()
+        return build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, seed)
+
+    def finish(self, validation: Pairs | None, terms: Terms) -> None:
+        """Keep the network or not, measure e_n, choose the number of steps."""
+        assert isinstance(self.network, nn.Module)
+        if self.parts is not None:
+            self.network = self._kept(self.network, validation, terms.seed)
+        if self.gaussian or self.variance != "analytic" or not validation:
+            return
+        with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
+            self.error = self.measure(validation, terms.seed, bar)
+        if self.parts is not None and self.steps == "auto":
+            self.auto_steps = self._fewest(validation, terms.seed)
+            self.said.append(f"{self.auto_steps} steps of the reverse chain are enough, by the CRPS of held-out pairs.")
+
+    def chunk(self, numbers: int) -> int:
+        return int(np.clip(2**17 // numbers, 4, 512)) if self.gaussian else super().chunk(numbers)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether residuals are drawn as they are, without a network."""
+        return self.parts is not None and isinstance(self.network, Zero)
+
+    def _kept(self, network: nn.Module, validation: Pairs | None, seed: int) -> nn.Module:
+        """The network, or none if it does not beat that on the denoising loss of held-out pairs."""
+        assert self.parts is not None
+        frame = self.fitted()
+        none = build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, 0)
+        none = none.to(next(chain(network.parameters(), network.buffers())))
+        if isinstance(network, Zero):
+            reason = "" if self.parts.learnable else ": those of the pairs learned from are no guide to others"
+            self.said.append(f"Residuals are Gaussian{reason}.")
+            return none
+        if not validation:
+            return network
+        gain = _losses(none, self, validation, seed) - _losses(network, self, validation, seed)
+        doubt = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
+        better = bool(gain.mean() > doubt)
+        told = f"the denoising loss of held-out pairs is {_signed(gain.mean())} ± {doubt:.2g} against a Gaussian's"
+        self.said.append(f"The diffusion was {'kept' if better else 'dropped, residuals are Gaussian'}: {told}.")
+        return network if better else none
+
+    def _fewest(self, validation: Pairs, seed: int) -> int:
+        """The fewest steps whose CRPS on some held-out pairs is within 1 % of the best."""
+        count = min(len(validation), 32)
+        a, scalars = validation.a[:count], None if validation.scalars is None else validation.scalars[:count]
+        r, mask = validation.u[:count], None if validation.mask is None else validation.mask[:count]
+        scores = {}
+        tried = [k for k in TRIED_STEPS if k <= self.diffusion.schedule.n_steps - self.t_start]
+        for steps in tried:
+            draws = np.empty((20, *r.shape))
+            for member in range(len(draws)):
+                numbers = np.full(count, member)
+                draws[member] = self.residuals(a, scalars, np.arange(count), numbers, seed, {"steps": steps})
+            scores[steps] = crps(draws, r, mask=mask).value
+        return min(k for k in tried if scores[k] <= 1.01 * min(scores.values()))
+
+    def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array] | None:
+        """m(a) and t(a)."""
+        return None if self.parts is None else self.parts.centre(a, scalars)
+
+    def spread(self, a: Array, scalars: Array | None) -> tuple[Array | None, Array | None]:
+        return (None, None) if self.parts is None else self.parts.spread(a, scalars, self.fitted().u_shape)
 
     def measure(self, pairs: Pairs, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Array:
         """The denoising error e_n, n = 0 … N, on pairs that were not learned from."""
@@ -164,6 +287,10 @@ class PDNO(Surrogate):
         that are divided by √γ_N ("eps", "mean") are not good there.
         """
         self._whole_chain("mean")
+        if self.gaussian:
+            frame = self.fitted()
+            assert self.parts is not None
+            return frame.outputs(self.parts.mean(*frame.inputs(a, scalars)), a)
         return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
 
     def _whole_chain(self, what: str) -> None:
@@ -179,15 +306,35 @@ class PDNO(Surrogate):
             raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(outputs)} of u")
         self._whole_chain("nvlb")
         chain, var = self._chain({})
-        condition, v = self.condition(fields, parameters), self.tensor(self.scalings["u"].normalise(outputs))
+        v = self.tensor(self.scalings["u"].normalise(outputs))
+        scale = np.log(np.broadcast_to(self.scalings["u"].std, frame.u_shape)).sum()
+        if self.parts is not None:
+            left, size = self.parts.left(fields, outputs, parameters)
+            d = left[0].size
+            if self.gaussian:
+                return -float((self.parts.scale.log_likelihood(left) - d * np.log(size)).mean())
+            volume = -self.parts.scale.log_likelihood(0 * left[:1])[0] - 0.5 * d * np.log(2 * np.pi)  # log det S
+            v, scale = self.tensor(self.parts.scale.normalise(left)), float(volume + d * np.log(size).mean())
+        condition = self.condition(fields, parameters)
 
         def eps(n: int) -> Tensor:
             return self.tensor(self.diffusion.law.sample(frame.u_shape, len(v), seed, 0, "nvlb", n))
 
-        scale = np.log(np.broadcast_to(self.scalings["u"].std, frame.u_shape)).sum()
         return nvlb(self._denoiser(), self.diffusion, chain, var, v, condition, eps) + float(scale)
 
-    def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
+    def draw(self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Array:
+        """S r, or members of u where there is no mean."""
+        r = self.residuals(a, scalars, inputs, members, seed, how)
+        if self.parts is None:
+            return self.scalings["u"].restore(r)
+        if self.gaussian and self.parts.amplitude is not None:
+            r = r * self.parts.amplitude.draw(seed, inputs, members).reshape(-1, *(1,) * (r.ndim - 1))
+        return self.parts.scale.restore(r)
+
+    @torch.no_grad()
+    def residuals(
+        self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]
+    ) -> Array:
         """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback (n, V_n)."""
         shape, law = self.fitted().u_shape, self.diffusion.law
         chain, var = self._chain(how)
@@ -200,22 +347,26 @@ class PDNO(Surrogate):
             return self.tensor(np.concatenate(draws))
 
         sampler, start, callback = SAMPLERS[how.get("sampler", self.sampler)], noise(0), how.get("callback")
+        if self.gaussian:
+            return start.double().cpu().numpy()
         if callback is not None:
             callback(int(chain.n[-1]), start)
         v = sampler(
             self._denoiser(),
             start,
-            condition,
+            self.condition(a, scalars),
             chain,
             var=var,
             noise=noise,
             last_noise=self.last_noise,
             callback=callback,
         )
-        return v / float(np.sqrt(chain.gamma[0]))
+        return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
 
     def evaluations(self, **how: Any) -> int:
         chain, _ = self._chain(how)
+        if self.gaussian:
+            return 0
         return 2 * chain.n_steps - 1 if how.get("sampler", self.sampler) == "heun" else chain.n_steps
 
     def _denoiser(self) -> Callable[[int, Tensor, Any], Tensor]:
@@ -236,20 +387,49 @@ class PDNO(Surrogate):
                 raise UserError(f"{what} = {number!r}: expected a whole number")
         if steps == "auto":
             longest = self.diffusion.schedule.n_steps - self.t_start
-            steps = min(AUTO_STEPS, longest) if rule == "analytic" else None
+            steps = min(self.auto_steps or AUTO_STEPS, longest) if rule == "analytic" else None
         chain = self.diffusion.schedule.subchain(None if steps is None else int(steps), self.t_start, self.spacing)
-        untrained = self.frame is None and rule == "analytic"
+        untrained = (self.frame is None or self.gaussian) and rule == "analytic"
         return chain, np.zeros(chain.n_steps + 1) if untrained else variance(rule, chain, self.error, self.mix)
 
+    @property
+    def parameters(self) -> int:
+        return super().parameters + (0 if self.parts is None else self.parts.mean.parameters)
+
     def arrays(self) -> dict[str, Array]:
-        return {} if self.error is None else {"error": self.error}
+        found = {} if self.parts is None else self.parts.arrays()
+        return found if self.error is None else {**found, "error": self.error}
+
+    def restore(self, arrays: Mapping[str, Array]) -> Self:
+        self.error = arrays.get("error")
+        if self._written is not None:
+            own = self.mean_asked if isinstance(self.mean_asked, Mean) else None
+            self.parts = Decomposition.restored(self._written, arrays, own)
+            self.said = list(self.parts.said)
+        elif self.variance == "analytic" and self.error is None:
+            raise UserError("the denoising error is missing")
+        return self
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "PDNO":
         """The model that `settings` describes, without weights."""
         d = settings["diffusion"]
         diffusion = Diffusion(Schedule(d["gamma"]), from_json(d["base"]), d["target"], d["weight"])
-        return cls(settings["network"], diffusion, normalise=normalise_of(settings), **settings["reverse"])
+        mean = settings.get("mean", "none")
+        model = cls(settings["network"], diffusion, mean=mean, **chosen(settings), **settings["reverse"])
+        model._written = None if mean == "none" else settings
+        return model
+
+
+def _losses(network: nn.Module, model: PDNO, pairs: Pairs, seed: int) -> Array:
+    """The denoising loss of each of some pairs, at the same draws of n and ε for every network."""
+    loss = model.objective(pairs, seed, "choice")
+    with torch.no_grad():
+        return np.array([float(loss(network, np.array([row]), row, 0)) for row in range(min(len(pairs), CHOICE))])
+
+
+def _signed(value: float) -> str:
+    return f"{abs(value):.2g} {'lower' if value > 0 else 'higher'}"
 
 
 def _preset(base: int, batch: int, noisy: bool, **options: Any) -> dict[str, Any]:
@@ -261,6 +441,7 @@ def _preset(base: int, batch: int, noisy: bool, **options: Any) -> dict[str, Any
         "diffusion": Diffusion(schedule(100), White(), "eps", "ddsm"),
         "variance": "gaussian" if noisy else "noise-free",
         "steps": 100,
+        "mean": None,
         "normalise": normalise,
         "training": Training(ema=0.0, clip=0.0, **(loop | options)),
     }

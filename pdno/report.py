@@ -64,6 +64,7 @@ def render(run: Path) -> str:
         f"{Path(facts['file']).name}.",
         verdict=found["verdict"],
         story=_story(found),
+        trials=[_trial(trial) for trial in facts.get("trials", ())] if len(facts.get("trials", ())) > 1 else [],
         rows=[_cells(row) for row in found["rows"]],
         with_paper=any(row["paper"] is not None for row in found["rows"]),
         footnote=_footnote(facts),
@@ -102,6 +103,12 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {"metric": row["metric"], "meaning": results.MEANING.get(row["metric"], row["metric"]), **shown, "paper": paper}
 
 
+def _trial(trial: Mapping[str, Any]) -> dict[str, str]:
+    """A candidate for the mean as texts."""
+    error = "–" if trial["error"] is None else f"{trial['error']:.3g}"
+    return {"name": trial["name"], "error": error, "time": _time(trial["seconds"]), "note": trial["note"]}
+
+
 def _code(text: str) -> Markup:
     """Escaped text, with what stands in backticks as code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
@@ -120,16 +127,17 @@ def _story(found: Mapping[str, Any]) -> list[str]:
     facts, row = found["facts"], found["rows"][0]
     pairs = f"{facts['train']} pairs" if facts["train"] else "pairs"
     sentences = [f"The model learned from {pairs} (a, u) of {facts['learned']}, on {facts['grid']} points."]
-    network = f"Its network has {facts['parameters']:,} parameters"
-    spent = "" if row["train_seconds"] is None else f" and was trained for {_time(row['train_seconds'])}"
-    sentences.append(f"{network}{spent}.")
+    spent = "" if row["train_seconds"] is None else f", and learning took {_time(row['train_seconds'])}"
+    sentences.append(f"It keeps {facts['parameters']:,} numbers{spent}.")
+    sentences += [f"{line[:1].upper()}{line[1:]}" for line in facts.get("said", ())]
     if facts["deterministic"]:
         sentences.append("It gives one answer for each input.")
     else:
         per = facts["sample_seconds"] / (facts["inputs"] * facts["members"])
         sentences.append(
-            f"It was asked for {facts['members']} members of each test input, each drawn with {facts['evaluations']} "
-            f"evaluations of the network, in {_time(per)} a member here, judging included."
+            f"It was asked for {facts['members']} members of each test input, each drawn "
+            f"{f'with {n} evaluations of the network' if (n := facts['evaluations']) else 'without a network'}, "
+            f"in {_time(per)} a member here, judging included."
         )
     noise = {None: "", "none": " Its outputs carry no noise."}.get(
         facts["noise"], f" Its outputs carry noise {facts['noise']}."

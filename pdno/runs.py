@@ -4,10 +4,13 @@ RUN/config.toml               all settings, the file of the data, and how it was
 RUN/model.safetensors         the finished model, for pdno.load
 RUN/checkpoint.safetensors    weights, moving average and optimiser; the same command run again goes on from here
 RUN/metrics.jsonl, times.jsonl
+RUN/trials.json               what was tried for the mean operator, with times; networks that were have folders of their own
 """
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,18 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .auto import Trial
 from .config import Config, DataSection
 from .dataset import Dataset
 from .engine import is_first
 from .errors import UserError
 from .loading import open_chosen
 from .lock import alone
+from .operator import PDNO
 from .saved import load
 from .selection import Selection
 from .surrogate import Surrogate
 from .whole import replacing
 
-__all__ = ["config_of", "data_of", "digest_of", "train"]
+__all__ = ["config_of", "data_of", "digest_of", "train", "trials_of"]
 
 Array = NDArray[Any]
 
@@ -53,6 +58,7 @@ def train(
         seed, device, devices, precision: as in `Surrogate.learn`.
         tell: called with what the user should know.
     """
+    config = config.of_data(data)
     held = data.split(source.get("validation", 0.1), source.get("test", 0.1), seed)
     counts = {name: len(pairs) for name, pairs in held.splits().items()}
     config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts, digest=_ends(held))})
@@ -69,17 +75,39 @@ def train(
             return load(out)
         begin = time.monotonic()
         try:
-            model = config.build().learn(held.train, held.validation, **options)
+            model = config.build()
+            if isinstance(model, PDNO):
+                model.tell = tell
+            model.learn(held.train, held.validation, **options)
         except UserError:
             if fresh:
                 _release(out)
             raise
         model.provenance |= {"data": data.provenance.get("name", source.get("file", "")), "samples": counts}
         model.save(out / "model.safetensors")
-        row = model.history[-1]
-        last = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "validation") if name in row)
-        tell(f"{out}: {model.provenance['updates']} steps in {(time.monotonic() - begin) / 60:.1f} minutes, {last}")
+        if isinstance(model, PDNO) and model.parts is not None:
+            _write_trials(out / "trials.json", model.parts.trials)
+        for line in model.said if isinstance(model, PDNO) else ():
+            tell(line)
+        row = model.history[-1] if model.history else {}
+        last = "".join(f", {name} {row[name]:.4g}" for name in ("loss", "validation") if name in row)
+        tell(f"{out}: {model.provenance['updates']} steps in {(time.monotonic() - begin) / 60:.1f} minutes{last}")
     return model
+
+
+def _write_trials(path: Path, trials: Sequence[Trial]) -> None:
+    """What was tried for the mean; a file of its own, since it has times."""
+    with replacing(path) as partial:
+        partial.write_text(json.dumps([asdict(trial) for trial in trials], indent=1, ensure_ascii=False) + "\n")
+
+
+def trials_of(run: Path) -> list[dict[str, Any]]:
+    """What was tried for the mean operator of a run, nothing if it has none."""
+    path = run / "trials.json"
+    try:
+        return list(json.loads(path.read_text())) if path.exists() else []
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return []
 
 
 def _claim(out: Path, config: Config) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from . import checkpoint
-from .baseline import FNO
+from .baseline import FNO, Plain, UNet
 from .errors import UserError, nearest
 from .frame import Frame
 from .novelty import Novelty
@@ -17,7 +17,7 @@ from .surrogate import Surrogate
 
 __all__ = ["load"]
 
-MODELS: dict[str, type[Any]] = {"pdno": PDNO, "fno": FNO}
+MODELS: dict[str, type[Any]] = {model.name: model for model in (PDNO, FNO, UNet, Plain)}
 
 
 def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu") -> Surrogate:
@@ -58,9 +58,8 @@ def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict
     novelty = {name[8:]: v.numpy() for name, v in tensors.items() if name.startswith("novelty.")}
     model.novelty = Novelty.from_arrays(novelty) if novelty else None
     model.seen = tensors["seen"].numpy() if "seen" in tensors else model.seen
-    if isinstance(model, PDNO) and (model.variance == "analytic" or "model.error" in tensors):
-        model.error = tensors["model.error"].numpy()
-    return model
+    model.orient()
+    return model.restore({name[6:]: v.numpy() for name, v in tensors.items() if name.startswith("model.")})
 
 
 def _moved(network: nn.Module, device: str) -> nn.Module:

@@ -1,14 +1,17 @@
 """What models and baselines share: fit on pairs, sample, predict at constant memory, save.
 
-A model says how it learns (`objective`) and how it draws members (`draw`); everything else is here, so that judgement cannot
-tell models apart. Member m of input i is a function of (seed, i, m): not of how many are asked for. Calls of the network have
-a fixed number of rows, the last one padded, so that a member is the same to the bit at equal `chunk`.
+A model says how it learns (`prepare`, `objective`) and how it draws members (`centre`, `draw`); everything else is here, so
+that judgement cannot tell models apart. Member m of input i is a function of (seed, i, m): not of how many are asked for. Calls
+of the network have a fixed number of rows, the last one padded, so that a member is the same to the bit at equal `chunk`.
 """
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from . import __version__, checkpoint
+from .basis import Kind
 from .dataset import Dataset, Pairs
 from .engine import fabric
 from .errors import UserError
@@ -27,12 +31,14 @@ from .novelty import Novelty
 from .progress import progress_bar
 from .scaling import Normalise, Scaling
 from .statistics import Statistics
+from .symmetry import Own, Symmetry, augment, check, group
 from .train import Objective, Trained, Training, train
 
-__all__ = ["Prediction", "Surrogate", "normalise_of"]
+__all__ = ["Prediction", "Surrogate", "Terms", "chosen"]
 
 Array = NDArray[Any]
 ROWS = 2**13  # numbers of a field times rows of a call
+CENTRES = 16  # inputs whose centres are computed at once
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,9 @@ class Prediction:
     """Statistics of the members of each input, in the shape of u.
 
     Quantiles are exact where `rank_error` is 0; else their rank is wrong by at most this fraction of the members. `novelty`
-    is each input's distance from those learned from, see `pdno.novelty`: (sample,), above 1 where it is flagged.
+    is each input's distance from those learned from, see `pdno.novelty`: (sample,), above 1 where it is flagged. Where the
+    model can tell them apart, `noise_std` is the part of the spread that the data have themselves, and `model_std` the part
+    that more data would remove.
     """
 
     mean: Any
@@ -49,6 +57,8 @@ class Prediction:
     quantiles: dict[float, Any] = field(default_factory=dict)
     rank_error: float = 0.0
     novelty: Array | None = None
+    noise_std: Any = None
+    model_std: Any = None
 
     @property
     def unfamiliar(self) -> Array | None:
@@ -63,6 +73,29 @@ class Prediction:
         return self.quantiles[level]
 
 
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a model learns; arguments of `Surrogate.learn`."""
+
+    seed: int = 0
+    run: Path | None = None
+    device: str = "auto"
+    devices: int = 1
+    precision: str = "32-true"
+    progress: bool = True
+    deadline: float | None = None  # on the monotonic clock
+
+    def left(self, share: float = 1.0) -> float | None:
+        """Seconds that are left, or a share of them; None if time does not matter."""
+        return None if self.deadline is None else max(0.0, share * (self.deadline - time.monotonic()))
+
+    def options(self, below: str = "") -> dict[str, Any]:
+        """Arguments of `Surrogate.learn` for a part of the work, with a folder of its own."""
+        run = None if self.run is None else self.run / below
+        names = ("seed", "device", "devices", "precision", "progress")
+        return {"run": run, **{name: getattr(self, name) for name in names}}
+
+
 class Surrogate(ABC):
     """A model of u | a on one grid. Subclasses: `pdno.PDNO`, and the baselines.
 
@@ -70,7 +103,10 @@ class Surrogate(ABC):
         network: "auto", a kind ("unet", "fno"), a mapping {"kind": "unet", "base": 16, …}, or a torch module.
         normalise: of a and u, see `pdno.scaling`; a pair of two kinds normalises a and u differently.
         training: settings of the loop.
-        budget: seconds that training may take.
+        budget: seconds that learning may take.
+        symmetries: exact ones of the operator, by name or as own maps, see `pdno.symmetry`: pairs are learned from in every
+            orientation. Declare only what holds.
+        kind: of the grid's axes, one for all or one each; it says what a reflection or a shift is.
     """
 
     name: ClassVar[str]  # of the model, as in results and files
@@ -83,8 +119,13 @@ class Surrogate(ABC):
         normalise: Normalise | tuple[Normalise, Normalise] = "scalar",
         training: Training | None = None,
         budget: float | None = None,
+        symmetries: str | Sequence[str | Own] = (),
+        kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
         self.asked, self.normalise, self.budget = network, normalise, budget
+        self.symmetries = (symmetries,) if isinstance(symmetries, str) else tuple(symmetries)
+        self.kind = kind if isinstance(kind, str) else tuple(kind)
+        self.elements: tuple[Symmetry, ...] = ()  # of the group, once there is a grid
         self.network = network  # a module once there is one; every fit starts from what was asked for
         self.training = Training() if training is None else training
         self.frame: Frame | None = None
@@ -101,16 +142,37 @@ class Surrogate(ABC):
         """The loss of some rows of these pairs, as `pdno.train` takes it."""
 
     @abstractmethod
-    def draw(self, condition: Tensor, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Tensor:
-        """Normalised members, one row for each (input, member): (rows, channel, *grid)."""
+    def draw(self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Array:
+        """Members about the centres and over their scatter, one row for each (input, member): (rows, channel, *grid)."""
+
+    def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array] | None:
+        """About what members of an input scatter, (sample, channel, *grid), and how much: (sample,). None for 0 and 1."""
+        return None
+
+    def prepare(self, pairs: Pairs, validation: Pairs | None, terms: "Terms") -> tuple[Pairs, Pairs | None]:
+        """The pairs that the network learns from, and those held out; scalings are known."""
+        return pairs, validation
+
+    def finish(self, validation: Pairs | None, terms: "Terms") -> None:
+        """Measure what is to be measured on held-out pairs, as `prepare` left them, once the network has learned."""
+        return None
 
     def evaluations(self, **how: Any) -> int:
         """Evaluations of the network for one member."""
         return 1
 
+    def chunk(self, numbers: int) -> int:
+        """Rows of a call, for fields of so many numbers."""
+        return int(np.clip(ROWS // numbers, 4, 64))
+
+    @property
+    def label(self) -> str:
+        """The name of the method in results."""
+        return self.name
+
     @property
     def parameters(self) -> int:
-        """Numbers that the network has learned."""
+        """Numbers that were learned."""
         assert isinstance(self.network, nn.Module)
         return sum(p.numel() for p in self.network.parameters())
 
@@ -119,7 +181,9 @@ class Surrogate(ABC):
         kinds = {cls: kind for kind, cls in NETWORKS.items()}
         known = isinstance(self.network, nn.Module) and type(self.network) in kinds
         network = {"kind": kinds[type(self.network)], **self.network.settings} if known else "own"  # type: ignore[index, dict-item, union-attr]
-        return {"network": network, "normalise": self.normalise}
+        named = [each if isinstance(each, str) else "own" for each in self.symmetries]
+        kind = self.kind if isinstance(self.kind, str) else list(self.kind)
+        return {"network": network, "normalise": self.normalise, "symmetries": named, "kind": kind}
 
     # Learning
 
@@ -189,36 +253,58 @@ class Surrogate(ABC):
             precision: "32-true", "64-true" or "bf16-mixed".
             progress: show a bar on terminals.
         """
-        seed = int(seed)
         for part in (pairs, validation):
             if part is not None:
                 check_finite(part)
-        self.frame = Frame.of(pairs, channel)
+        deadline = None if self.budget is None else time.monotonic() + self.budget
+        folder = None if run is None else Path(run)
+        terms = Terms(int(seed), folder, device, devices, precision, progress, deadline)
+        self._describe(pairs, channel)
+        try:
+            plan = {**self._plan(pairs, terms.seed), "precision": precision}
+            trained = self._train(*self.prepare(pairs, validation, terms), terms, plan)
+        except BaseException:
+            self.frame = None  # nothing was learned that could be asked
+            raise
+        prints = pairs.fingerprints()
+        self.seen = np.unique(prints if validation is None else np.concatenate([prints, validation.fingerprints()]))
+        self.novelty = Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group)
+        self.provenance |= {"version": __version__, "seed": terms.seed, "pairs": len(pairs), "updates": trained}
+        return self
+
+    def _describe(self, pairs: Pairs, channel: bool) -> None:
+        """The frame of these pairs, their scales, and the group of symmetries on their grid."""
+        self.frame, self.provenance = Frame.of(pairs, channel), {}
         kinds = self.normalise if isinstance(self.normalise, tuple) else (self.normalise, self.normalise)
         self.scalings = {"a": Scaling.of(pairs.a, kinds[0]), "u": Scaling.of(pairs.u, kinds[1], pairs.mask)}
         if pairs.scalars is not None:
             self.scalings["scalars"] = Scaling.of(pairs.scalars, "scalar")
-        self.network = self._built(seed).double() if precision == "64-true" else self._built(seed)
-        plan = {**self._plan(pairs, seed), "precision": precision}
-        try:
-            engine = fabric(device, devices, precision)
-            with progress_bar("training", "steps") if progress else nullcontext() as bar:
-                trained = self._train(pairs, validation, seed, None if run is None else Path(run), engine, plan, bar)
-        except BaseException:
-            self.frame = None  # nothing was learned that could be asked
-            raise
-        self.network, self.history = trained.network, trained.history
-        prints = pairs.fingerprints()
-        self.seen = np.unique(prints if validation is None else np.concatenate([prints, validation.fingerprints()]))
-        self.novelty = Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group)
-        self.provenance = {"version": __version__, "seed": seed, "pairs": len(pairs), "updates": trained.updates}
-        return self
+        if self.symmetries and pairs.mask is not None:
+            raise UserError("symmetries cannot be used with a mask, which they would have to move too; leave one of them out")
+        self.orient()
+        if self.elements:
+            check(self.elements, pairs.a[:1], pairs.u[:1])
 
-    def _train(
-        self, pairs: Pairs, validation: Pairs | None, seed: int, run: Path | None, engine: Any, plan: dict[str, Any], bar: Any
+    def orient(self) -> None:
+        """The group of symmetries on the grid of u."""
+        self.elements = group(self.symmetries, self.fitted().grid(self.kind)) if self.symmetries else ()
+
+    def _train(self, pairs: Pairs, validation: Pairs | None, terms: "Terms", plan: dict[str, Any]) -> int:
+        """Train the network, if it has anything to learn; how many steps it took."""
+        self.network = self._built(terms.seed).double() if terms.precision == "64-true" else self._built(terms.seed)
+        if any(True for _ in self.network.parameters()):
+            engine = fabric(terms.device, terms.devices, terms.precision)
+            with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
+                trained = self._steps(pairs, validation, terms, engine, plan, bar)
+            self.network, self.history = trained.network, trained.history
+        self.finish(validation, terms)
+        return self.history[-1]["step"] if self.history else 0
+
+    def _steps(
+        self, pairs: Pairs, validation: Pairs | None, terms: "Terms", engine: Any, plan: dict[str, Any], bar: Any
     ) -> Trained:
         assert isinstance(self.network, nn.Module)
-        rows = 0 if validation is None else min(len(validation), 256)
+        rows, seed = 0 if validation is None else min(len(validation), 256), terms.seed
 
         def validate(network: nn.Module) -> float:
             assert validation is not None
@@ -235,9 +321,9 @@ class Surrogate(ABC):
             self.training,
             engine,
             seed=seed,
-            folder=run,
+            folder=terms.run,
             plan=plan,
-            budget=self.budget,
+            budget=terms.left(),
             validate=validate if rows else None,
             progress=bar,
         )
@@ -258,13 +344,19 @@ class Surrogate(ABC):
         channels = (self.frame.channels + self.timed * self.frame.u_shape[0], self.frame.u_shape[0])
         return build(self.asked, self.frame.u_shape[1:], *channels, self.timed, seed)
 
-    def rows(self, pairs: Pairs) -> Callable[[NDArray[np.int64]], tuple[Tensor, Tensor, Tensor | None]]:
-        """Rows ↦ the condition, normalised outputs and mask of these pairs, on the network's device."""
+    def rows(self, pairs: Pairs, seed: int | None = None) -> Callable[..., tuple[Tensor, Tensor, Tensor | None]]:
+        """(rows, first, step) ↦ the condition, normalised outputs and mask of these pairs, on the network's device.
+
+        With a seed each pair is turned by a symmetry, if there are any: a function of (seed, place in the batch, step).
+        """
         a, u, scalars, mask = pairs.a, pairs.u, pairs.scalars, pairs.mask
 
-        def get(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor | None]:
-            condition = self.condition(a[rows], None if scalars is None else scalars[rows])
-            outputs = self.scalings["u"].normalise(u[rows])
+        def get(rows: NDArray[np.int64], first: int = 0, step: int = 0) -> tuple[Tensor, Tensor, Tensor | None]:
+            x, y = a[rows], u[rows]
+            if self.elements and seed is not None:
+                x, y = augment(x, y, self.elements, seed, np.arange(first, first + len(rows)), step)
+            condition = self.condition(x, None if scalars is None else scalars[rows])
+            outputs = self.scalings["u"].normalise(y)
             known = None if mask is None else self.tensor(mask[rows])
             return condition, self.tensor(outputs if mask is None else np.where(mask[rows], outputs, 0.0)), known
 
@@ -279,7 +371,7 @@ class Surrogate(ABC):
     def tensor(self, values: Array) -> Tensor:
         """Numbers of the type, and in the place, of the network's own."""
         assert isinstance(self.network, nn.Module)
-        like = next(self.network.parameters())
+        like = next(chain(self.network.parameters(), self.network.buffers()))
         dtype = np.float64 if like.dtype == torch.float64 else np.float32
         return torch.as_tensor(np.asarray(values, dtype=dtype)).to(like.device)
 
@@ -355,7 +447,12 @@ class Surrogate(ABC):
                     bar(done, len(fields) * drawn)
         mean, std, *rest = (frame.outputs(values, a) for values in out)
         novelty = None if self.novelty is None else self.novelty.distance(fields, parameters)
-        return Prediction(mean, std, members, dict(zip(quantiles, rest, strict=True)), rank_error, novelty)
+        parts = [None if part is None else frame.outputs(part, a) for part in self.spread(fields, parameters)]
+        return Prediction(mean, std, members, dict(zip(quantiles, rest, strict=True)), rank_error, novelty, *parts)
+
+    def spread(self, a: Array, scalars: Array | None) -> tuple[Array | None, Array | None]:
+        """Standard deviations of the data's own noise and of the model's error, in the shape of u, as far as they are known."""
+        return None, None
 
     @torch.no_grad()
     def stream(
@@ -376,15 +473,25 @@ class Surrogate(ABC):
         assert isinstance(self.network, nn.Module)
         self.network.eval()
         total = len(a) * members
-        size = int(np.clip(ROWS // np.prod(frame.u_shape), 4, 64)) if chunk is None else _positive(chunk, "chunk")
+
+        @lru_cache(maxsize=2)
+        def centres(block: int) -> tuple[Array, Array] | None:
+            rows = slice(block * CENTRES, (block + 1) * CENTRES)
+            return self.centre(a[rows], None if scalars is None else scalars[rows])
+
+        size = self.chunk(int(np.prod(frame.u_shape))) if chunk is None else _positive(chunk, "chunk")
         for first in range(0, total, size):
             flat = np.minimum(np.arange(first, first + size), total - 1)
             inputs = flat // members
-            condition = self.condition(a[inputs], None if scalars is None else scalars[inputs])
-            values = self.draw(condition, start + inputs, flat % members, seed, how)
+            described = a[inputs], None if scalars is None else scalars[inputs]
+            values = self.draw(*described, start + inputs, flat % members, seed, how)
+            for block in np.unique(inputs // CENTRES):
+                if (about := centres(int(block))) is not None:
+                    rows = inputs // CENTRES == block
+                    centre, scatter = (part[inputs[rows] - block * CENTRES] for part in about)
+                    values[rows] = centre + scatter.reshape(-1, *(1,) * (values.ndim - 1)) * values[rows]
             kept = flat[: min(size, total - first)]
-            restored = self.scalings["u"].restore(values[: len(kept)].double().cpu().numpy())
-            yield kept // members, kept % members, restored
+            yield kept // members, kept % members, values[: len(kept)]
 
     # Keeping
 
@@ -392,12 +499,14 @@ class Surrogate(ABC):
         """Write the model into one file, which `pdno.load` reads; no code is stored, and none is run on loading."""
         frame = self.fitted()
         assert isinstance(self.network, nn.Module)
+        if not all(isinstance(each, str) for each in self.symmetries):
+            raise UserError("own maps among the symmetries cannot be saved; expected names, such as 'square'")
         tensors = {f"network.{name}": v for name, v in self.network.state_dict().items()}
         for name, scaling in self.scalings.items():
             tensors |= {f"scaling.{name}.{k}": torch.from_numpy(np.array(v)) for k, v in vars(scaling).items()}
         numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
         tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
-        tensors |= {f"model.{name}": torch.from_numpy(v) for name, v in self.arrays().items()}
+        tensors |= {f"model.{name}": torch.from_numpy(np.array(v, order="C")) for name, v in self.arrays().items()}
         tensors["seen"] = torch.from_numpy(self.seen)
         if self.novelty is not None:
             tensors |= {f"novelty.{name}": torch.from_numpy(np.array(v)) for name, v in self.novelty.arrays().items()}
@@ -408,6 +517,10 @@ class Surrogate(ABC):
         """Arrays of the model's own that are to be saved."""
         return {}
 
+    def restore(self, arrays: Mapping[str, Array]) -> Self:
+        """Take in what `arrays` gave."""
+        return self
+
 
 def _levels(quantiles: Any) -> tuple[float, ...]:
     """Levels, each once."""
@@ -416,10 +529,11 @@ def _levels(quantiles: Any) -> tuple[float, ...]:
     return tuple(dict.fromkeys(quantiles))
 
 
-def normalise_of(settings: Mapping[str, Any]) -> Any:
-    """The normalisation that settings from a file name."""
+def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the settings from a file say about normalisation and symmetries, as arguments of `Surrogate`."""
     kinds = settings.get("normalise", "scalar")
-    return tuple(kinds) if isinstance(kinds, list) else kinds
+    symmetries = {"symmetries": settings.get("symmetries", ()), "kind": settings.get("kind", "cell")}
+    return {"normalise": tuple(kinds) if isinstance(kinds, list) else kinds, **symmetries}
 
 
 def _positive(number: int, what: str = "members") -> int:

@@ -59,6 +59,11 @@ class Symmetry:
     on_u: Map
     undo: Map  # on_u backwards
 
+    @property
+    def linear(self) -> "Symmetry":
+        """The same on differences of outputs: without the constant that maps such as u → 1 − u have."""
+        return Symmetry(self.name, self.on_a, partial(_difference, of=self.on_u), partial(_difference, of=self.undo))
+
     def __matmul__(self, first: "Symmetry") -> "Symmetry":
         """g @ h: first h, then g."""
         name = " after ".join(g.name for g in (self, first) if g.name != "identity") or "identity"
@@ -351,6 +356,10 @@ def _negative(x: Any) -> Any:
 
 def _complement(x: Any) -> Any:
     return 1 - x
+
+
+def _difference(x: Any, of: Map) -> Any:
+    return of(x) - of(0 * x[:1])
 
 
 def _transpose(x: Any) -> Any:

@@ -34,6 +34,7 @@ __all__ = ["Objective", "Order", "Trained", "Training", "learning_rate", "train"
 Rows = NDArray[np.int64]
 Optimizer = Literal["adam", "adamw"]
 RateSchedule = Literal["constant", "step", "cosine", "one-cycle"]
+CHECKS = 20  # times that a run looks whether it keeps its budget
 
 
 Objective = Callable[[Any, Rows, int, int], Tensor]
@@ -182,7 +183,8 @@ def train(
         seed: of the order of the pairs.
         folder: where checkpoints and logs go; a run that is found there is gone on with.
         plan: settings, as plain JSON types, that a run must share to be gone on with.
-        budget: seconds; where they do not suffice for the steps asked for, there will be fewer steps.
+        budget: seconds; where they do not suffice for the steps asked for, there will be fewer steps, and fewer still if the
+            machine turns out to be slower than at the start.
         validate: the loss of a network on pairs that are not learned from.
         progress: called with (done, total, note).
         tell: called with what the user should know.
@@ -195,8 +197,9 @@ def train(
     if total is None:
         total = settings.total(pairs)
         if budget is not None:
-            total = fabric.broadcast(min(total, _affordable(step, state, settings.rate, budget)))
+            total = fabric.broadcast(min(total, _affordable(step, state, settings.rate, begin + budget)))
         record.checkpoint(state, total)
+    first, checks, began = state.step, max(1, total // CHECKS), time.monotonic()
     every = math.ceil(total / settings.validations) if settings.validations and validate is not None else total + 1
     with _interruptions() as interrupted:
         while state.step < total:
@@ -207,6 +210,9 @@ def train(
             if validating or state.step % settings.log_every == 0 or state.step == total:
                 row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None)
                 record.add(row, time.monotonic() - begin)
+            if budget is not None and state.step % checks == 0 and state.step < total:
+                pace = (time.monotonic() - began) / (state.step - first)
+                total = fabric.broadcast(_shortened(total, first, state.step, pace, budget - (began - begin)))
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
             if stop or state.step == total or time.monotonic() - saved > settings.checkpoint_seconds:
@@ -274,8 +280,8 @@ def _ema(decay: float) -> Callable[..., None]:
     return update
 
 
-def _affordable(step: Step, state: State, rate: float, budget: float, tries: int = 6) -> int:
-    """How many steps fit into a budget, from a few that are then undone."""
+def _affordable(step: Step, state: State, rate: float, deadline: float, tries: int = 6) -> int:
+    """How many steps are possible before a deadline, from a few that are then undone."""
     before = state.tensors()
     step(rate, False)  # the first one also sets things up
     begin = time.monotonic()
@@ -283,7 +289,19 @@ def _affordable(step: Step, state: State, rate: float, budget: float, tries: int
         step(rate, False)
     seconds = (time.monotonic() - begin) / tries
     state.restore(before, 0, [])
-    return max(1, int(budget / seconds))
+    return max(1, int((deadline - time.monotonic()) / seconds))
+
+
+def _shortened(total: int, first: int, step: int, seconds: float, budget: float) -> int:
+    """Fewer steps, if those planned would take longer than the budget: the machine may have become slower.
+
+    Of a run that was taken up at step `first`, the share of the budget that is left counts.
+
+    >>> _shortened(total=100, first=0, step=10, seconds=2.0, budget=100.0), _shortened(100, 0, 10, 1.0, 100.0)
+    (50, 100)
+    """
+    left = budget * (1 - first / total) - (step - first) * seconds
+    return min(total, max(step + 1, step + int(left / seconds)))
 
 
 def _finite(loss: float, step: int, total: int, settings: Training) -> float:

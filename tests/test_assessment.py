@@ -35,7 +35,10 @@ def noisy(tmp_path_factory) -> Path:
     """A folder with a store of the elliptic equation, noisy and with test pairs, and an evaluated run."""
     folder = tmp_path_factory.mktemp("noisy")
     pdno.generate(pdno.equation.Elliptic1D(points=16), train=120, test=8, noise="gaussian:0.1", out=folder / "d.zarr")
-    for command in (f"train {folder / 'd.zarr'} --out {folder / 'run'} {SMALL}", f"evaluate {folder / 'run'} --members 20"):
+    for command in (
+        f"train {folder / 'd.zarr'} --out {folder / 'run'} {SMALL} --set model.mean=none",
+        f"evaluate {folder / 'run'} --members 20",
+    ):
         with pytest.raises(SystemExit) as stop:
             main(command.split())
         assert stop.value.code == 0

@@ -40,9 +40,11 @@ def test_auto_builds_the_default_model_and_fno_the_baseline() -> None:
     built = Config.preset("auto").build()
     assert isinstance(built, PDNO)
     assert built.settings() == PDNO().settings()
-    assert (built.training, built.normalise, built.budget) == (Training(), "scalar", None)
+    assert (built.training, built.normalise, built.budget) == (Training(), "scalar", 600)
+    assert (built.mean_asked, built.diffusion.target) == ("auto", "v")
     assert isinstance(Config.preset("fno").build(), FNO)
     assert Config.preset("auto").with_set(["model.kind=fno"]).build().network == {"kind": "fno"}
+    assert Config.preset("auto").with_set(["model.mean=none"]).build().settings() == PDNO(mean=None).settings()
 
 
 def test_settings_of_a_model_make_its_configuration() -> None:
@@ -134,7 +136,9 @@ def test_what_is_wrong_with_set_is_one_line(setting, words) -> None:
 
 @pytest.mark.parametrize("name", ["papr:darcy", "paper:darci", "paper:darcy:noise", "paper", "automatic", ""])
 def test_an_unknown_preset_is_named(name) -> None:
-    with pytest.raises(UserError, match=f"preset '{name}' is unknown; .*Known: auto, fno, paper:elliptic1d"):
+    with pytest.raises(
+        UserError, match=f"preset '{name}' is unknown; .*Known: auto, linear, kernel, fno, unet, paper:elliptic1d"
+    ):
         Config.preset(name)
 
 

@@ -28,7 +28,7 @@ STILL = Training(updates=1, batch=2, rate=1e-12, ema=0.0)  # weights stay what t
 
 def small(**settings: Any) -> PDNO:
     """A model that takes milliseconds."""
-    return PDNO(**{"network": TINY, "diffusion": Diffusion(Schedule.cosine(10)), "training": TWO, **settings})
+    return PDNO(**{"network": TINY, "mean": None, "diffusion": Diffusion(Schedule.cosine(10)), "training": TWO, **settings})
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
 
 
 def exact(slope: float = 1.0, s: float = 0.0, **settings: Any) -> PDNO:
-    return PDNO(Denoiser(slope, s), normalise="none", training=STILL, **settings)
+    return PDNO(Denoiser(slope, s), mean=None, normalise="none", training=STILL, **settings)
 
 
 # The contract
@@ -72,7 +72,7 @@ def exact(slope: float = 1.0, s: float = 0.0, **settings: Any) -> PDNO:
 def test_fit_predict_sample_save_and_load(tmp_path) -> None:
     eq = pdno.equation.Elliptic1D(points=32)
     data = pdno.generate(eq, train=20, test=3, noise=pdno.noise.Gaussian(0.05), seed=0)
-    model = PDNO(training=TWO)
+    model = PDNO(mean=None, training=TWO)
     model.fit(data.train.a, data.train.u, seed=0)
     pred = model.predict(data.test.a, members=4, seed=0, quantiles=(0.05, 0.95), chunk=12)
     assert pred.mean.shape == pred.std.shape == pred.quantile(0.05).shape == (3, 1, 32)
@@ -239,7 +239,7 @@ def test_the_denoising_error_is_that_of_known_outputs() -> None:
 
     u, mask = normal(40, 16), np.random.default_rng(4).random((40, 16)) < 0.5
     validation = Pairs.of(u, u, mask=mask)
-    model = PDNO(Zero(), normalise="none", training=STILL).fit(u, u, validation=validation)
+    model = PDNO(Zero(), mean=None, normalise="none", training=STILL).fit(u, u, validation=validation)
     gamma = Schedule.cosine(100).gamma[1:]
     np.testing.assert_allclose(model.error[1:], gamma / (1 - gamma) * np.mean(u[mask] ** 2), rtol=1e-4)
 
@@ -254,7 +254,7 @@ def test_a_coloured_base_with_masked_outputs_has_the_right_error() -> None:
     u = np.zeros((200, 32))
     mask = np.random.default_rng(4).random((200, 32)) < 0.7
     diffusion = Diffusion(base=pdno.Field(tau=3, r=1), target="u0")
-    model = PDNO(Zero(), diffusion, normalise="none", training=STILL).fit(u, u, validation=Pairs.of(u, u, mask=mask))
+    model = PDNO(Zero(), diffusion, mean=None, normalise="none", training=STILL).fit(u, u, validation=Pairs.of(u, u, mask=mask))
     root = np.sqrt(Schedule.cosine(100).gamma[1:])
     np.testing.assert_allclose(model.error[1:], root**2, rtol=1e-3)
 

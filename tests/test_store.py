@@ -42,9 +42,11 @@ def chunks(store: Path) -> int:
 def started(store: Path, workers: str):
     """`pdno generate` in the background, once it has written something new."""
     before = chunks(store)
+    before_signals = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     process = subprocess.Popen(
         [*GENERATE, "--workers", workers, "--out", store], stderr=subprocess.PIPE, start_new_session=True
     )
+    signal.signal(signal.SIGINT, before_signals)
     deadline = time.monotonic() + 60
     while chunks(store) <= before and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -269,6 +269,18 @@ def test_a_batch_that_cannot_be_shared_is_refused() -> None:
 # Budget
 
 
+def test_a_machine_that_becomes_slower_cuts_it_further() -> None:
+    calls: list[int] = []
+
+    def slow(network: Any, rows: Any, first: int, step: int) -> Tensor:
+        calls.append(step)
+        time.sleep(0.001 if len(calls) < 30 else 0.03)
+        return squares(network, rows, first, step)
+
+    cut = fitted(slow, updates=200, budget=1.0)
+    assert 20 < cut.updates < 120  # 200 would have taken five seconds
+
+
 def test_a_budget_cuts_the_number_of_steps() -> None:
     def slow(network: Any, rows: Any, first: int, step: int) -> Tensor:
         time.sleep(0.01)

@@ -26,6 +26,21 @@ class Mean(ABC):
     """A regression of u on a. Arrays are (sample, channel, *grid); scalars are (sample, parameter)."""
 
     name: ClassVar[str]
+    cheap_folds: ClassVar[bool] = True  # whether out-of-fold residuals cost little more than fitting
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return self.name
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that were learned, those that are kept to compare with included."""
+        return sum(int(np.size(values)) for values in self.arrays().values())
+
+    def describe(self) -> str:
+        """What was learned, in a sentence."""
+        return f"A {self.name} mean."
 
     @abstractmethod
     def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:

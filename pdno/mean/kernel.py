@@ -108,6 +108,8 @@ class Kernel(Mean):
         a, u, s = _checked(a, u, scalars)
         if len(a) < 2:
             raise UserError(f"got {len(a)} pairs, expected at least two to learn from; bring more")
+        if np.ptp(u, axis=0).max() <= 1e-12 * np.abs(u).max():  # constant but for rounding, which is not worth a search
+            u = np.broadcast_to(u.mean(axis=0), u.shape)
         self._prepare(a.shape, u.shape)
         check(self._elements, a[:1], u[:1])
         order = generator(seed, "kernel", 0).permutation(len(a))

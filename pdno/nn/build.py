@@ -11,11 +11,14 @@ from torch import nn
 from ..errors import UserError, nearest
 from .fno import FNO
 from .layers import Network
+from .slim import Slim
+from .spectral import Spectral
 from .unet import UNet
+from .zero import Zero
 
 __all__ = ["NETWORKS", "build"]
 
-NETWORKS: dict[str, type[Network]] = {"unet": UNet, "fno": FNO}
+NETWORKS: dict[str, type[Network]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral, "zero": Zero}
 
 
 def build(asked: Any, grid: tuple[int, ...], in_channels: int, out_channels: int, time: bool, seed: int) -> nn.Module:
@@ -34,6 +37,7 @@ def build(asked: Any, grid: tuple[int, ...], in_channels: int, out_channels: int
     kind = settings.pop("kind", "auto")
     if kind == "auto":
         kind, settings = _slim(grid, settings)
+    settings = {**_fitting(kind, grid), **settings}
     if kind not in NETWORKS:
         raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS])}")
     given: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
@@ -43,6 +47,18 @@ def build(asked: Any, grid: tuple[int, ...], in_channels: int, out_channels: int
             return NETWORKS[kind](**{**given, **settings})
         except TypeError as error:
             raise UserError(f"the network {kind!r} does not take these settings: {error}") from None
+
+
+def _fitting(kind: str, grid: tuple[int, ...]) -> dict[str, Any]:
+    """Settings for grids that are too small for a network's defaults."""
+    least = min(grid)
+    if kind == "fno" and least < 24:
+        return {"modes": max(1, least // 2)}
+    if kind == "spectral" and least < 47:
+        return {"modes": max(1, (least + 1) // 2)}
+    if kind == "slim" and least < 8:
+        return {"patch": 1, "widths": (48, 96)[: max(1, least.bit_length() - 1)]}
+    return {}
 
 
 def _slim(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ The layers work on (batch, channel, height, width) in channels-last memory, wher
 
 import math
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ class Network(nn.Module, ABC):
             raise UserError(
                 f"a {self.dim}-D network takes (batch, channel, {', '.join('xyz'[: self.dim])}); got {_shape(field)}"
             )
-        expected = next(self.parameters()).dtype
+        expected = next(chain(self.parameters(), self.buffers())).dtype
         if field.dtype != expected and not torch.is_autocast_enabled(field.device.type):
             raise UserError(
                 f"the network computes in {expected}, but got {field.dtype}; convert the field with .to({expected})"

@@ -1,0 +1,269 @@
+r"""The default for the mean operator: try, measure, choose, say why.
+
+Candidates, from cheap to dear, are measured by the mean absolute error of their answers to the held-out inputs, as a fraction
+of what the training mean leaves:
+
+    linear → kernel → fno and slim, each for a short while → the better one of these two, for the rest of its share of the time
+
+Trying ends early where nothing is left to learn: the answers are exact, or what they leave is white noise (neighbouring points
+have nothing in common). Networks go on only if, at the pace of PACE, they may still get below the best so far. Of candidates
+whose errors differ by less than the standard error of the difference, the cheaper one is taken.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .basis import Kind
+from .dataset import Pairs
+from .errors import UserError
+from .mean import Kernel, Linear, Mean, Network, mean_of
+from .mean.network import recipe
+from .surrogate import Terms
+from .symmetry import Own
+from .train import Training
+
+__all__ = ["Chosen", "Trial", "learn_mean", "zeroed"]
+
+Array = NDArray[Any]
+EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
+WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
+SHORT, LONG = 0.08, 0.65  # shares of the time for a first look at a network, and until the chosen one has learned
+PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
+FEW = 8  # pairs below which networks are not tried
+NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate: its error (see above), how long it took, and what it says of itself or why it was left out."""
+
+    name: str
+    error: float | None
+    note: str
+    seconds: float = field(default=0.0, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is the same whenever it is tried: all but the time."""
+        return {name: value for name, value in asdict(self).items() if name != "seconds"}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The mean operator that was taken, all trials, and the reason in plain words."""
+
+    mean: Mean
+    trials: tuple[Trial, ...]
+    why: str
+    exact: bool = False
+
+
+def learn_mean(
+    asked: str | Mapping[str, Any] | Mean,
+    pairs: Pairs,
+    validation: Pairs | None,
+    terms: Terms,
+    *,
+    symmetries: Sequence[str | Own] = (),
+    kind: Kind | Sequence[Kind] = "cell",
+    training: Training | None = None,
+    share: float = LONG,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Chosen:
+    """A mean operator that has learned from pairs: the one asked for, or the best of some ("auto").
+
+    Args:
+        asked: "auto", or what `pdno.mean.mean_of` takes.
+        pairs: to learn from.
+        validation: held out, to choose by.
+        terms: seed, folder, devices and deadline.
+        symmetries, kind: of the operator and of the grid's axes.
+        training: of networks; None for their own recipe.
+        share: of the time that is left, for all of it.
+        tell: called with each trial, in a line.
+    """
+    contest = Contest(pairs, validation, terms, tuple(symmetries), kind, training, share, tell)
+    if asked != "auto":
+        mean = mean_of(asked, symmetries=contest.symmetries, kind=kind)
+        if isinstance(mean, Network) and not isinstance(asked, Mean):
+            mean = contest.network(mean.model.asked, terms.left(share))
+        error = contest.learned(mean, "mean")
+        return Chosen(mean, tuple(contest.trials), "as asked for", error < EXACT)
+    if not validation:
+        raise UserError('mean="auto" chooses by pairs that are not learned from; hold some out (validation=0.1)')
+    return contest.run()
+
+
+class Contest:
+    """Candidates that learn one after the other."""
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        validation: Pairs | None,
+        terms: Terms,
+        symmetries: tuple[str | Own, ...],
+        kind: Kind | Sequence[Kind],
+        training: Training | None,
+        share: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.pairs, self.validation, self.terms = pairs, validation, terms
+        self.symmetries, self.kind, self.training, self.tell = symmetries, kind, training, tell
+        left = terms.left(share)
+        self.budget, self.end = left, None if left is None else time.monotonic() + left
+        self.trials: list[Trial] = []
+        self.errors: dict[str, Array] = {}  # of each held-out pair
+        self.means: dict[str, Mean] = {}
+        self.holes = pairs.mask is not None and bool((pairs.mask != pairs.mask[:1]).any())
+
+    def run(self) -> Chosen:
+        """Go through the candidates until nothing is left to learn, or no time."""
+        self.closed("linear", Linear())
+        if (reason := self.finished()) is None:
+            self.closed("kernel", Kernel(symmetries=self.symmetries, kind=self.kind, most=self.most()))
+            reason = self.finished()
+        if reason is None:
+            reason = self.networks()
+        best = self.best()
+        return Chosen(self.means[best], tuple(self.trials), f"{self.named(best)} was taken: {reason}", self.error(best) < EXACT)
+
+    def closed(self, name: str, mean: Mean) -> None:
+        """A candidate with a closed form."""
+        if self.holes:
+            self.skip(name, "outputs are known at different places in different samples, which only networks can learn from")
+            return
+        try:
+            self.learned(mean, name)
+        except UserError as error:
+            self.skip(name, str(error))
+
+    def networks(self) -> str:
+        """A short look at each network, then the better one for as long as it may; why the contest ended."""
+        if len(self.pairs) < FEW:
+            return f"{len(self.pairs)} pairs are too few for networks" if self.means else self.must("slim")
+        short = None if self.budget is None else SHORT * self.budget / LONG
+        for name in NETWORKS:
+            try:
+                self.learned(self.network(name, short), name if short is None else f"{name}, short")
+            except UserError as error:  # grids that a network cannot work on
+                self.skip(name, str(error))
+        tried = [name for name in self.means if name.split(",")[0] in NETWORKS]
+        if not tried or short is None or self.end is None:
+            return "it has the smallest error on held-out pairs"
+        best, leader = min(tried, key=self.error), self.best()
+        left = self.end - time.monotonic()
+        hoped = self.error(best) * max(1.0, left / short) ** -PACE
+        if left < 2 * short or hoped > self.error(leader):
+            return "networks would not get below its error in the time that is left, at the pace of their first steps"
+        name = best.split(",")[0]
+        self.learned(self.network(name, left), name)
+        return "it has the smallest error on held-out pairs"
+
+    def must(self, name: str) -> str:
+        self.learned(self.network(name, self.budget), name)
+        return "nothing else can learn from these pairs"
+
+    def network(self, asked: Any, budget: float | None) -> Network:
+        loop = recipe(budget is not None) if self.training is None else self.training
+        loop = replace(loop, batch=min(loop.batch, len(self.pairs)))
+        return Network(asked, self.symmetries, self.kind, training=loop, budget=budget)
+
+    def learned(self, mean: Mean, name: str) -> float:
+        """Fit a candidate and measure it."""
+        begin = time.monotonic()
+        if isinstance(mean, Network):
+            mean.learn(self.pairs, self.validation, replace(self.terms, deadline=None), name.replace(", ", "-"))
+        else:
+            mean.fit(self.pairs.a, zeroed(self.pairs), self.pairs.scalars, self.terms.seed)
+        seconds = time.monotonic() - begin
+        error = None
+        if self.validation:
+            self.errors[name] = _errors(mean, self.validation)
+            error = self.error_of(self.errors[name])
+        self.means[name] = mean
+        self.trials.append(Trial(name, error, mean.describe(), seconds))
+        told = "" if error is None else f" leaves {error:.3g} of the variation"
+        self.tell(f"{name}:{told} ({seconds:.0f} s)")
+        return float("inf") if error is None else error
+
+    def skip(self, name: str, reason: str) -> None:
+        self.trials.append(Trial(name, None, reason))
+        self.tell(f"{name}: left out, {reason}")
+
+    def error_of(self, each: Array) -> float:
+        """Mean error over what the training mean leaves."""
+        assert self.validation
+        u, mask = self.validation.u, self.validation.mask
+        size = _mean_absolute(u, mask).mean()
+        spread = _mean_absolute(u - zeroed(self.pairs).mean(axis=0), mask).mean()
+        unit = spread if spread > 1e-12 * size else size  # outputs that are constant but for rounding
+        return float(each.mean() / unit) if unit > 0 else float(each.mean())
+
+    def error(self, name: str) -> float:
+        return self.error_of(self.errors[name])
+
+    def best(self) -> str:
+        """The cheapest of those that are as good as the best but for chance."""
+        if not self.errors:
+            raise UserError("; ".join(f"{trial.name}: {trial.note}" for trial in self.trials))
+        leader = min(self.errors, key=self.error)
+        for name in self.errors:
+            gain = self.errors[name] - self.errors[leader]
+            doubt = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+            if gain.mean() <= min(doubt, 0.02 * self.errors[leader].mean()):
+                return name
+        return leader
+
+    def finished(self) -> str | None:
+        """Why nothing is left to learn; None if something is."""
+        if not self.errors:
+            return None
+        best = self.best()
+        if self.error(best) < EXACT:
+            return "its answers are exact, but for rounding"
+        assert self.validation
+        residual = self.validation.u - self.means[best](self.validation.a, self.validation.scalars)
+        together = correlation(residual, self.validation.mask)
+        return "what it leaves is white noise" if abs(together) < WHITE else None
+
+    def most(self) -> int | None:
+        """Pairs that a kernel may learn from within its share of the time; time grows as their number squared or cubed."""
+        return None if self.budget is None else int(np.clip(8000 * (self.budget / 400) ** 0.4, 500, 8000))
+
+    @staticmethod
+    def named(name: str) -> str:
+        short = name.split(",")[0]
+        return NETWORKS.get(short, f"{short} regression")
+
+
+def correlation(residual: Array, mask: Array | None = None) -> float:
+    """Correlation of neighbouring points, the largest over the axes."""
+    r = residual if mask is None else np.where(mask, residual, 0.0)
+    power = float(np.mean(r**2))
+    if power == 0:
+        return 0.0
+    axes = range(2, r.ndim)
+    near = [np.mean(np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)) for k in axes if r.shape[k] > 1]
+    return float(max(near, key=abs) / power) if near else 1.0
+
+
+def _errors(mean: Mean, validation: Pairs) -> Array:
+    """Mean absolute error of each held-out pair."""
+    return _mean_absolute(validation.u - mean(validation.a, validation.scalars), validation.mask)
+
+
+def _mean_absolute(values: Array, mask: Array | None) -> Array:
+    axes = tuple(range(1, values.ndim))
+    if mask is None:
+        return np.asarray(np.abs(values).mean(axis=axes))
+    return np.asarray(np.where(mask, np.abs(values), 0).sum(axis=axes) / np.maximum(mask.sum(axis=axes), 1))
+
+
+def zeroed(pairs: Pairs) -> Array:
+    """Outputs with zeros where they are not known."""
+    return pairs.u if pairs.mask is None else np.where(pairs.mask, pairs.u, 0.0)

@@ -1,0 +1,184 @@
+r"""Mean plus residual,
+
+    u | a = m(a) + t(a) S r,
+
+and what was found out about its parts: m by `pdno.auto`, S (`pdno.residual`) and t (`pdno.amplitude`) from residuals of pairs
+that m has not learned from (out of fold where m has them in closed form, else those that were held out), and the data's own
+noise where equal inputs were repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from .amplitude import Amplitude
+from .auto import Chosen, Trial, zeroed
+from .basis import Kind
+from .dataset import Pairs
+from .errors import UserError, nearest
+from .mean import Kernel, Mean, mean_of
+from .replicates import replicate_noise
+from .residual import Kind as ScaleKind
+from .residual import Scale
+from .symmetry import Symmetry
+
+__all__ = ["Decomposition", "decompose"]
+
+Array = NDArray[Any]
+OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
+ORIENTED = 8  # elements of a group that residuals are turned by
+
+
+@dataclass
+class Decomposition:
+    """The parts; `learnable` says whether the residuals of the pairs learned from are like those of new ones."""
+
+    mean: Mean
+    scale: Scale
+    amplitude: Amplitude | None = None
+    noise: Array | None = None  # standard deviation of the data's own noise, (channel, *grid)
+    trials: tuple[Trial, ...] = ()
+    said: list[str] = field(default_factory=list)
+    learnable: bool = True
+
+    def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
+        """m(a) and t(a)."""
+        m = self.mean(a, scalars)
+        return m, np.ones(len(a)) if self.amplitude is None else self.amplitude(a, m)
+
+    def left(self, a: Array, u: Array, scalars: Array | None) -> tuple[Array, Array]:
+        """(u − m(a))/t(a), and t(a)."""
+        m, t = self.centre(a, scalars)
+        return (u - m) / t.reshape(-1, *(1,) * (u.ndim - 1)), t
+
+    def spread(self, a: Array, scalars: Array | None, u_shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
+        """Standard deviations of noise and of the model's error: from repeats, else from the posterior of a kernel."""
+        shape = (len(a), *u_shape)
+        if self.noise is not None:
+            rest = np.sqrt(np.maximum(self.scale.std**2 - self.noise**2, 0.0))
+            return np.broadcast_to(self.noise, shape), np.broadcast_to(rest, shape)
+        if isinstance(self.mean, Kernel):
+            return np.broadcast_to(self.mean.noise_std, shape), self.mean.posterior_std(a, scalars)
+        return None, None
+
+    def normalise(self, left: Array, pairs: Pairs) -> Array:
+        """r of residuals u − m(a)."""
+        t = 1.0 if self.amplitude is None else self.amplitude(pairs.a, pairs.u - left).reshape(-1, *(1,) * (left.ndim - 1))
+        return self.scale.normalise(left / t)
+
+    def settings(self) -> dict[str, Any]:
+        """What `restored` needs beside the arrays, as plain JSON types."""
+        trials = [trial.to_json() for trial in self.trials]
+        return {"mean": {"name": self.mean.name, **self.mean.settings()}, "trials": trials, "said": self.said}
+
+    def arrays(self) -> dict[str, Array]:
+        found = {f"mean.{name}": values for name, values in self.mean.arrays().items()}
+        found |= {f"scale.{name}": values for name, values in self.scale.arrays().items()}
+        if self.amplitude is not None:
+            found |= {f"amplitude.{name}": values for name, values in self.amplitude.arrays().items()}
+        return found if self.noise is None else {**found, "noise": self.noise}
+
+    @classmethod
+    def restored(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array], mean: Mean | None = None) -> "Decomposition":
+        """From settings and arrays; `mean` for one whose code is the user's own."""
+
+        def below(prefix: str) -> dict[str, Array]:
+            return {name[len(prefix) :]: values for name, values in arrays.items() if name.startswith(prefix)}
+
+        operator = (mean_of(settings["mean"]) if mean is None else mean).restore(below("mean."))
+        trials = tuple(Trial(**trial) for trial in settings.get("trials", ()))
+        amplitude = Amplitude.from_arrays(below("amplitude.")) if "amplitude.rest" in arrays else None
+        said = list(settings.get("said", ()))
+        return cls(operator, Scale.from_arrays(below("scale.")), amplitude, arrays.get("noise"), trials, said)
+
+
+def decompose(
+    chosen: Chosen,
+    pairs: Pairs,
+    validation: Pairs | None,
+    *,
+    scale: str = "auto",
+    kind: Kind | Sequence[Kind] = "cell",
+    elements: Sequence[Symmetry] = (),
+    seed: int = 0,
+) -> tuple[Decomposition, Pairs, Pairs | None]:
+    """The parts for a mean that has learned; also the pairs (a, r) to learn the law of r from, and those held out.
+
+    Args:
+        chosen: the mean, and how it was chosen.
+        pairs: that it has learned from.
+        validation: held out.
+        scale: kind of S, or "auto".
+        kind: of the grid's axes.
+        elements: of the group of symmetries on this grid, by which residuals are turned.
+        seed: of what is drawn.
+    """
+    if scale not in ("auto", *get_args(ScaleKind)):
+        raise UserError(f"residual_scale {scale!r} is unknown; {nearest(str(scale), ('auto', *get_args(ScaleKind)))}")
+    mean = chosen.mean
+    folded = mean.cheap_folds and len(np.unique(_labels(pairs))) > 1
+    left = _out_of_fold(mean, pairs, seed) if folded else _left(mean, pairs)
+    held = _left(mean, validation) if validation else None
+    measured, source = (held, validation) if held is not None and validation and not folded else (left, pairs)
+    guide = folded or held is None or _rms(left) > OVERFIT * _rms(held)
+    s = _scale_of(measured, source, scale, kind, _few(elements))
+    whole = source.mask is None or bool(source.mask.all())
+    t = Amplitude.of(measured, s, source.a, source.u - measured, seed) if whole else None
+    noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
+    size = f"; {t.describe()}" if t is not None else ""
+    said = [f"{chosen.why}. {mean.describe()}", f"Residual scale: {s.describe()}{size}."]
+    parts = Decomposition(mean, s, t, noise, chosen.trials, said, guide and not chosen.exact)
+    rest = None if validation is None or held is None else _with(validation, parts.normalise(held, validation))
+    return parts, _with(pairs, parts.normalise(left, pairs)), rest
+
+
+def _out_of_fold(mean: Mean, pairs: Pairs, seed: int) -> Array:
+    left = mean.residuals(pairs.a, zeroed(pairs), pairs.scalars, _groups(pairs), seed=seed)
+    return left if pairs.mask is None else np.where(pairs.mask, left, 0.0)
+
+
+def _scale_of(left: Array, pairs: Pairs, scale: Any, kind: Kind | Sequence[Kind], elements: Sequence[Symmetry]) -> Scale:
+    """S from residuals in all orientations; those of one pair are no independent evidence."""
+    kinds = [kind] * (left.ndim - 2) if isinstance(kind, str) else kind
+    periodic = [each == "periodic" for each in kinds]
+    groups = _groups(pairs)
+    if elements:
+        left = np.concatenate([g.linear.on_u(left) for g in elements])
+        groups = np.tile(np.arange(len(pairs)) if groups is None else groups, len(elements))
+    mask = None if pairs.mask is None or pairs.mask.all() else pairs.mask
+    return Scale.of(left, scale, mask=mask, periodic=periodic, group=groups)
+
+
+def _few(elements: Sequence[Symmetry]) -> Sequence[Symmetry]:
+    """Some elements, evenly from the list."""
+    return elements[:: max(1, len(elements) // ORIENTED)][:ORIENTED]
+
+
+def _left(mean: Mean, pairs: Pairs) -> Array:
+    """u − m(a), zero where u is not known."""
+    left = pairs.u - mean(pairs.a, pairs.scalars)
+    return left if pairs.mask is None else np.where(pairs.mask, left, 0.0)
+
+
+def _groups(pairs: Pairs) -> Array | None:
+    """Labels of pairs that must be left out together: the user's groups, or equal inputs; None if all differ."""
+    numbers = np.unique(_labels(pairs), return_inverse=True)[1].reshape(-1)
+    return None if numbers.max(initial=0) + 1 == len(pairs) else numbers
+
+
+def _labels(pairs: Pairs) -> Array:
+    return pairs.fingerprints() if pairs.group is None else pairs.group
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def _with(pairs: Pairs, r: Array) -> Pairs:
+    """The pairs with other outputs."""
+    data = pairs.xarray.drop_vars("u_eta", errors="ignore")
+    return Pairs(data.assign(u=xr.Variable(data["u"].dims, r)))

@@ -1,0 +1,234 @@
+"""u = m(a) + t(a) S r: the parts, what is kept, and what comes out for laws that are known."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pdno
+from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError
+from pdno.mean import Kernel, Linear, Network
+from pdno.nn import Zero
+from pdno.reverse import ancestral, denoising_error, variance
+
+STILL = Training(updates=1, rate=1e-30, ema=0.0)
+POINTS = 16
+
+
+def pairs(count: int = 400, sigma: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, outputs that are linear in them with white noise, and clean outputs."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((count, 1, POINTS))
+    clean = np.cumsum(a, axis=2) / 4 + 1
+    return a, clean + sigma * rng.standard_normal(clean.shape), clean
+
+
+BLUR = 0.3
+
+
+class Coin(nn.Module):
+    """The exact answer, with the target "v", for residuals ±√(1 − BLUR²) + N(0, BLUR²) at each point."""
+
+    def __init__(self, diffusion: Diffusion) -> None:
+        super().__init__()
+        self.gamma = diffusion.schedule.gamma
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, n: Tensor, v: Tensor, a: Tensor) -> Tensor:
+        gamma = torch.as_tensor(self.gamma, dtype=v.dtype)[n].reshape(-1, *(1,) * (v.ndim - 1))
+        c, var = (1 - BLUR**2) ** 0.5, gamma * BLUR**2 + 1 - gamma
+        sign = torch.tanh(gamma.sqrt() * c * v / var)
+        u0 = c * sign + gamma.sqrt() * BLUR**2 / var * (v - gamma.sqrt() * c * sign)
+        return (gamma.sqrt() * v - u0) / (1 - gamma).sqrt() + 0 * self.weight
+
+
+def test_no_network_is_exact_for_unit_gaussians_through_the_whole_chain() -> None:
+    """e_n = γ_n, and every sub-chain ends in N(0, 1)."""
+    diffusion = Diffusion(Schedule.cosine(50), target="v")
+    denoise = diffusion.denoiser(Zero(dim=1))
+    rng = torch.Generator().manual_seed(0)
+    u0 = torch.randn(4000, 1, 16, generator=rng)
+    error = denoising_error(denoise, diffusion, u0, u0, lambda n: torch.randn(u0.shape, generator=rng))
+    np.testing.assert_allclose(error[1:], diffusion.schedule.gamma[1:], rtol=0.02)
+    for steps in (1, 3, 50):
+        chain = diffusion.schedule.subchain(steps)
+        var = variance("analytic", chain, diffusion.schedule.gamma)
+        noise = [torch.randn(u0.shape, generator=rng) for _ in range(steps + 1)]
+        end = ancestral(denoise, noise[0], u0, chain, var, lambda n, noise=noise: torch.randn(u0.shape, generator=rng))
+        assert float(end.var()) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.2, 5.0])
+def test_white_noise_is_recovered_and_covered(sigma) -> None:
+    a, u, _ = pairs(3000, sigma)
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False)).fit(a, u)
+    fresh, noisy, clean = pairs(1000, sigma, seed=1)
+    p = model.predict(fresh, members=200, quantiles=(0.25, 0.75, 0.05, 0.95, 0.025, 0.975), progress=False)
+    assert np.sqrt(np.mean(p.std**2)) == pytest.approx(sigma, rel=0.02)
+    for low, high, level in ((0.25, 0.75, 0.5), (0.05, 0.95, 0.9), (0.025, 0.975, 0.95)):
+        inside = (noisy > p.quantile(low)) & (noisy < p.quantile(high))
+        assert inside.mean() == pytest.approx(level, abs=0.015)
+    assert model.evaluations() == 0
+    assert np.abs(model.mean(fresh) - clean).mean() < 0.2 * sigma
+
+
+def test_exact_answers_have_no_spread() -> None:
+    a, _, clean = pairs(200)
+    model = PDNO(training=STILL).fit(a, clean)
+    fresh, _, truth = pairs(20, seed=1)
+    draws = model.sample(fresh, members=3)
+    np.testing.assert_allclose(draws, np.broadcast_to(truth, draws.shape), atol=1e-9)
+    assert "exact" in model.said[0]
+
+
+def test_a_network_is_kept_where_it_knows_more_than_a_gaussian() -> None:
+    """Coins at every point: the exact network is kept, and members are coins again, of which there are two values."""
+    diffusion = Diffusion(Schedule.cosine(60), target="v")
+    a, _, clean = pairs(600)
+    coin, blur = np.random.default_rng(1).standard_normal((2, *clean.shape))
+    u = clean + (1 - BLUR**2) ** 0.5 * np.sign(coin) + BLUR * blur
+    model = PDNO(Coin(diffusion), diffusion, mean=Linear(degree=1, sparse=False), residual_scale="scalar", training=STILL)
+    model.fit(a, u)
+    assert any("The diffusion was kept" in line for line in model.said)
+    draws = model.sample(a[:20], members=20) - model.parts.mean(a[:20])
+    near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
+    assert np.mean(near) > 0.88  # of a Gaussian, .60
+    assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_same_network_is_dropped_where_residuals_are_gaussian() -> None:
+    diffusion = Diffusion(Schedule.cosine(60), target="v")
+    a, u, _ = pairs(600)
+    model = PDNO(Coin(diffusion), diffusion, mean=Linear(degree=1, sparse=False), training=STILL).fit(a, u)
+    assert any("dropped" in line for line in model.said)
+    assert isinstance(model.network, Zero)
+    assert model.error is None
+
+
+def test_residuals_of_a_network_that_overfits_are_no_guide() -> None:
+    """A mean that answers pairs it has seen exactly, and others badly: S is that of pairs held out."""
+
+    class Memory(Network):
+        def learn(self, pairs, validation, terms, below="") -> "Memory":
+            self.known = {x.tobytes(): y for x, y in zip(pairs.a, pairs.u, strict=True)}
+            return self
+
+        def __call__(self, a, scalars=None) -> np.ndarray:
+            return np.stack([self.known.get(x.tobytes(), np.zeros((1, POINTS))) for x in a])
+
+        def describe(self) -> str:
+            return "A memory."
+
+    a, _, clean = pairs(100)
+    model = PDNO(mean=Memory(), residual_scale="scalar", training=STILL).fit(a, clean)
+    assert any("no guide to others" in line for line in model.said)
+    held = np.sqrt(np.mean(clean**2))
+    assert float(model.parts.scale.std.mean()) == pytest.approx(held, rel=0.3)
+
+
+def test_repeated_inputs_tell_noise_from_error() -> None:
+    rng = np.random.default_rng(0)
+    a = np.repeat(rng.standard_normal((60, 1, POINTS)), 5, axis=0)
+    u = np.sin(3 * a) + 0.1 * rng.standard_normal(a.shape)
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False)).fit(a, u)
+    p = model.predict(rng.standard_normal((4, 1, POINTS)), members=20)
+    assert p.noise_std.mean() == pytest.approx(0.1, rel=0.1)
+    assert p.model_std.shape == p.mean.shape
+    total = np.sqrt(p.noise_std**2 + p.model_std**2)
+    np.testing.assert_allclose(total, np.broadcast_to(model.parts.scale.std, total.shape), rtol=1e-9)
+
+
+def test_a_kernel_tells_them_apart_by_its_posterior() -> None:
+    a, u, _ = pairs(150, 0.2)
+    model = PDNO("zero", mean=Kernel("gaussian")).fit(a, u)
+    near = model.predict(a[:5], members=20)
+    far = model.predict(5 * a[:5], members=20)
+    assert near.noise_std.mean() == pytest.approx(0.2, rel=0.15)
+    assert far.model_std.mean() > 1.5 * near.model_std.mean()
+    assert PDNO("zero", mean="linear").fit(a, u).predict(a[:2], members=20).noise_std is None
+
+
+@pytest.mark.parametrize("mean", ["linear", "kernel", "fno"])
+def test_a_saved_model_answers_with_the_same_bits(mean, tmp_path) -> None:
+    a, u, _ = pairs(60)
+    model = PDNO({"kind": "unet", "base": 8}, mean=mean, training=Training(updates=2)).fit(a, u)
+    model.save(tmp_path / "m.safetensors")
+    again = pdno.load(tmp_path / "m.safetensors")
+    p, q = (m.predict(a[:3], members=20) for m in (model, again))
+    for name in ("mean", "std", "noise_std", "model_std"):
+        np.testing.assert_array_equal(getattr(p, name), getattr(q, name))
+    assert again.said == model.said
+    assert again.parts.trials == model.parts.trials
+    assert again.parameters == model.parameters
+    again.save(tmp_path / "n.safetensors")
+    assert (tmp_path / "m.safetensors").read_bytes() == (tmp_path / "n.safetensors").read_bytes()
+
+
+def test_amplitudes_are_saved_too(tmp_path) -> None:
+    a, _, clean = pairs(300)
+    size = np.exp(np.random.default_rng(1).standard_normal((300, 1, 1)))
+    u = clean + 0.1 * size * np.random.default_rng(2).standard_normal(clean.shape)
+    model = PDNO("zero", mean="linear").fit(a, u)
+    assert model.parts.amplitude is not None
+    model.save(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(pdno.load(tmp_path / "m.safetensors").sample(a[:4], 5), model.sample(a[:4], 5))
+    np.testing.assert_array_equal(model.sample(a[:4], 5)[:2], model.sample(a[:4], 2))  # whatever the number of members
+
+
+def test_symmetries_make_the_scale_symmetric() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((200, 1, POINTS))
+    u = a + np.linspace(0.1, 1, POINTS) * rng.standard_normal(a.shape)  # noise that is not
+    plain = PDNO("zero", mean="linear", residual_scale="point").fit(a, u).parts.scale.point
+    model = PDNO("zero", mean="linear", residual_scale="point", symmetries="reflection").fit(a, u)
+    np.testing.assert_allclose(model.parts.scale.point, model.parts.scale.point[:, ::-1])
+    assert plain[0, -1] > 3 * plain[0, 0]
+
+
+@pytest.mark.parametrize("kind", ["scalar", "point", "mode", "both"])
+def test_the_kind_of_scale_is_the_users(kind) -> None:
+    a, u, _ = pairs(60)
+    assert PDNO("zero", mean="linear", residual_scale=kind).fit(a, u).parts.scale.kind == kind
+
+
+def test_holes_that_are_the_same_for_all_samples_are_left_out() -> None:
+    a, u, clean = pairs(300)
+    mask = np.ones(u.shape, dtype=bool)
+    mask[..., :4] = False
+    model = PDNO("zero", mean="linear").fit(a, np.where(mask, u, np.nan), mask="nan")
+    error = (model.mean(a) - clean)[mask]
+    assert np.sqrt(np.mean(error**2)) < 0.1
+    assert model.parts.scale.std.max() == pytest.approx(0.2, rel=0.1)
+
+
+def test_the_likelihood_bound_of_a_gaussian_is_its_likelihood() -> None:
+    a, u, _ = pairs(500)
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False), residual_scale="scalar").fit(a, u)
+    fresh, noisy, _ = pairs(50, seed=1)
+    s = float(model.parts.scale.std.mean())
+    left = noisy - model.mean(fresh)
+    exact = 0.5 * np.mean((left**2).sum(axis=(1, 2))) / s**2 + POINTS * np.log(s * np.sqrt(2 * np.pi))
+    assert model.nvlb(fresh, noisy) == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mean": "lineer"}, "mean 'lineer' is unknown; did you mean 'linear'"),
+        ({"mean": 3}, "mean = 3: expected a name"),
+        ({"residual_scale": "pixel", "mean": "linear"}, "residual_scale 'pixel' is unknown"),
+        ({"symmetries": "square", "mean": "linear"}, "symmetries of the square need two axes"),
+        ({"kind": ("cell", "cell"), "symmetries": "reflection", "mean": "linear"}, "got 2 kinds of axes"),
+    ],
+)
+def test_mistakes_are_told(settings, words) -> None:
+    a, u, _ = pairs(30)
+    with pytest.raises(UserError, match=words):
+        PDNO("zero", **settings).fit(a, u)
+
+
+def test_pairs_of_ones_own_for_validation_tell_the_scale() -> None:
+    a, u, _ = pairs(200, 0.1)
+    b, v, _ = pairs(100, 0.4, seed=1)
+    held = PDNO("zero", mean=Network("fno", training=STILL)).fit(a, u, validation=Pairs.of(b, v))
+    assert float(held.parts.scale.std.mean()) > 0.4
