@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from .amplitude import Amplitude
-from .auto import Chosen, Trial, zeroed
+from .auto import WHITE, Chosen, Trial, correlation, zeroed
 from .basis import Kind
 from .dataset import Pairs
 from .errors import UserError, nearest
@@ -29,13 +29,14 @@ from .symmetry import Symmetry
 __all__ = ["Decomposition", "decompose"]
 
 Array = NDArray[Any]
+FEWEST = 100  # fields that can tell a Gaussian from others
 OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
 ORIENTED = 8  # elements of a group that residuals are turned by
 
 
 @dataclass
 class Decomposition:
-    """The parts; `learnable` says whether the residuals of the pairs learned from are like those of new ones."""
+    """The parts; `finished` says why r is taken as Gaussian without trying more, nothing if a diffusion is to be tried."""
 
     mean: Mean
     scale: Scale
@@ -43,7 +44,7 @@ class Decomposition:
     noise: Array | None = None  # standard deviation of the data's own noise, (channel, *grid)
     trials: tuple[Trial, ...] = ()
     said: list[str] = field(default_factory=list)
-    learnable: bool = True
+    finished: str = ""
 
     def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
         """m(a) and t(a)."""
@@ -131,9 +132,35 @@ def decompose(
     noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
     size = f"; {t.describe()}" if t is not None else ""
     said = [f"{chosen.why}. {mean.describe()}", f"Residual scale: {s.describe()}{size}."]
-    parts = Decomposition(mean, s, t, noise, chosen.trials, said, guide and not chosen.exact)
+    parts = Decomposition(mean, s, t, noise, chosen.trials, said)
+    r = parts.normalise(left, pairs)
+    parts.finished = _finished(chosen.exact, guide, t is None, r, pairs.mask)
     rest = None if validation is None or held is None else _with(validation, parts.normalise(held, validation))
-    return parts, _with(pairs, parts.normalise(left, pairs)), rest
+    return parts, _with(pairs, r), rest
+
+
+def _finished(exact: bool, guide: bool, alike: bool, r: Array, mask: Array | None) -> str:
+    """Why nothing is left for a diffusion to learn."""
+    if exact:
+        return "the answers are exact, but for rounding"
+    if not guide:
+        return "those of the pairs learned from are no guide to others"
+    return "they are white, of one size, and Gaussian in every test" if alike and looks_gaussian(r, mask) else ""
+
+
+def looks_gaussian(r: Array, mask: Array | None = None) -> bool:
+    """Whether fields look like white noise: no neighbours together, all of one size, no skewness, no heavy or light tails.
+
+    Third and fourth moments are averages over each field, and tested over fields, whose points may depend on each other.
+    """
+    if len(r) < FEWEST or mask is not None or abs(correlation(r)) > WHITE:
+        return False
+    axes = tuple(range(1, r.ndim))
+    skew, tails = (r**3).mean(axis=axes), (r**4).mean(axis=axes) - 3 * np.mean(r**2) ** 2
+    size, points = (r**2).mean(axis=axes), r[0].size
+    if size.var() > 2 / points * size.mean() ** 2 * (1 + 6 / np.sqrt(len(size))):  # more than χ² of so many points
+        return False
+    return all(abs(each.mean()) < 4 * each.std(ddof=1) / np.sqrt(len(each)) for each in (skew, tails))
 
 
 def _out_of_fold(mean: Mean, pairs: Pairs, seed: int) -> Array:

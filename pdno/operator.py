@@ -195,8 +195,8 @@ class PDNO(Surrogate):
         return pairs, validation
 
     def _built(self, seed: int) -> nn.Module:
-        """No network where the residuals of the pairs learned from are no guide to others."""
-        if self.parts is None or self.parts.learnable:
+        """No network where nothing is left to learn."""
+        if self.parts is None or not self.parts.finished:
             return super()._built(seed)
         frame = self.fitted()
         return build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, seed)
@@ -229,8 +229,8 @@ class PDNO(Surrogate):
         none = build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, 0)
         none = none.to(next(chain(network.parameters(), network.buffers())))
         if isinstance(network, Zero):
-            reason = "" if self.parts.learnable else ": those of the pairs learned from are no guide to others"
-            self.said.append(f"Residuals are Gaussian{reason}.")
+            reason = f": {self.parts.finished}" if self.parts.finished else ""
+            self.said.append(f"Residuals are taken as Gaussian{reason}.")
             return none
         if not validation:
             return network

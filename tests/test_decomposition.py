@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import pdno
-from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError
+from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError, decomposition
+from pdno.decomposition import looks_gaussian
 from pdno.mean import Kernel, Linear, Network
 from pdno.nn import Zero
 from pdno.reverse import ancestral, denoising_error, variance
@@ -96,13 +97,42 @@ def test_a_network_is_kept_where_it_knows_more_than_a_gaussian() -> None:
     assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_same_network_is_dropped_where_residuals_are_gaussian() -> None:
+def test_the_same_network_is_dropped_where_residuals_are_gaussian(monkeypatch) -> None:
     diffusion = Diffusion(Schedule.cosine(60), target="v")
     a, u, _ = pairs(600)
+    monkeypatch.setattr(decomposition, "looks_gaussian", lambda r, mask: False)
     model = PDNO(Coin(diffusion), diffusion, mean=Linear(degree=1, sparse=False), training=STILL).fit(a, u)
     assert any("dropped" in line for line in model.said)
     assert isinstance(model.network, Zero)
     assert model.error is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_white_gaussian_noise_looks_like_it(seed) -> None:
+    assert looks_gaussian(np.random.default_rng(seed).standard_normal((500, 1, 32)))
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda rng, shape: np.sign(rng.standard_normal(shape)),
+        lambda rng, shape: rng.laplace(size=shape) / np.sqrt(2),
+        lambda rng, shape: rng.exponential(size=shape) - 1,
+        lambda rng, shape: rng.standard_normal(shape) * np.exp(0.5 * rng.standard_normal((shape[0], 1, 1)) - 0.5),
+        lambda rng, shape: np.cumsum(rng.standard_normal(shape), axis=2) / 4,
+        lambda rng, shape: 0.7 * rng.standard_normal(shape) + 0.7 * np.sign(rng.standard_normal((shape[0], 1, 1))),
+    ],
+    ids=["coins", "Laplace", "skew", "sizes that differ", "a walk", "shared shifts"],
+)
+def test_other_laws_do_not(law) -> None:
+    assert not looks_gaussian(law(np.random.default_rng(0), (500, 1, 32)))
+
+
+def test_noise_that_looks_gaussian_is_not_learned() -> None:
+    a, u, _ = pairs(600)
+    model = PDNO({"kind": "unet", "base": 8}, mean=Linear(degree=1, sparse=False), training=Training(updates=2)).fit(a, u)
+    assert "Gaussian in every test" in model.said[-1]
+    assert model.provenance["updates"] == 0
 
 
 def test_residuals_of_a_network_that_overfits_are_no_guide() -> None:
