@@ -26,7 +26,7 @@ RESULTS = ROOT / "results" / "accuracy.json"
 MEMBERS = 100
 MINUTES = 38.0  # of training, where a network learns
 BURGERS = {"rate": 3e-3, "batch": 32}
-SCORES = ("mrle", "mean_std", "std_over_noise", "crps", "coverage_50", "coverage_90", "coverage_95", "nll")
+SCORES = ("mrle", "mean_std", "std_over_noise", "crps", "coverage_50", "coverage_90", "coverage_95")
 
 
 @dataclass(frozen=True)
