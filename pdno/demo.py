@@ -11,7 +11,7 @@ from rich.console import Console
 
 from . import results
 from .assessment import assess, is_current
-from .config import Config
+from .config import Config, seconds
 from .dataset import Dataset, open_store
 from .engine import cores
 from .equation import Elliptic1D
@@ -27,8 +27,8 @@ __all__ = ["demo"]
 
 EQUATION, NOISE = Elliptic1D(points=64, log_scale=0.5), Gaussian(0.05)
 TRAIN, TEST = 2000, 50
-UPDATES = 700
-MEMBERS, STEPS = 60, 5
+BUDGET = "60s"
+MEMBERS = 60
 
 
 def demo(out: Path) -> None:
@@ -38,8 +38,6 @@ def demo(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
     store, run, prediction = out / "noisy.zarr", out / "run", out / "prediction.zarr"
-    settings = [f"training.updates={UPDATES}", f"reverse.steps={STEPS}"]
-    options = " ".join(f"--set {setting}" for setting in settings)
 
     def step(number: int, what: str, command: str) -> None:
         console.print(f"\n{number}  {what}", style="bold", markup=False, highlight=False)
@@ -52,8 +50,9 @@ def demo(out: Path) -> None:
     made = f"generate elliptic1d --points 64 --set log_scale={EQUATION.log_scale:g} {pairs}"
     step(1, "Noisy pairs (a, u) of −(a u′)′ = 0", made)
     data = _data(store, tell)
-    step(2, "Learn the law of u given a", f"train {store} {options} --out {run}")
-    train(data, {"file": str(store.resolve())}, Config().with_set(settings), run, tell=tell)
+    step(2, "Learn the law of u given a", f"train {store} --budget {BUDGET} --out {run}")
+    settings = Config().with_set([f"model.budget={seconds(BUDGET)}"])
+    train(data, {"file": str(store.resolve())}, settings, run, tell=tell)
     step(3, "Judge it by pairs that it has not seen", f"evaluate {run} --members {MEMBERS}")
     if not is_current(run):
         assess(run, members=MEMBERS)

@@ -58,6 +58,7 @@ Array = NDArray[Any]
 LEVEL = 0.9  # of the intervals that are repaired and mapped
 IGNORING = 100  # training outputs that stand for "ignoring a"
 SHOWN = 3  # members in a picture
+ENDLESS = 10**9
 FEWEST = 19  # members of which the smallest and the largest are the ends of a 90 % interval
 NEEDED = 9  # pairs, for the repair of 90 % intervals
 ALARM = 0.01  # rate of false alarms of all diagnoses together
@@ -186,7 +187,7 @@ def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
         fields["mrle_ignoring_a"] = np.broadcast_to(data.train[:1000].u.mean(axis=0), u.shape)
     for name, v in fields.items() if size.any() else ():
         found[name] = mrle(v, u, mask=mask)
-    if f.members > 1 and size.any():
+    if f.members > 1 and size.any() and not f.exact:
         chance = f.std**2 / f.members  # what a mean over so many members owes to it
         found["mrle_fair"] = Score.root_of_ratio(per_sample((f.mean - u) ** 2 - chance, mask=mask), size)
     if data.equation is not None and mask is None:
@@ -243,7 +244,8 @@ def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, An
         inside = (np.abs(f.pit - 0.5) <= level / 2).astype(float)
         scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
     scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*f.interval(LEVEL), mask=mask)
-    spread = spread_skill(f.std, _known(observed - f.mean, test), f.members, mask=mask)
+    averaged = ENDLESS if f.exact else f.members  # that the mean is one of
+    spread = spread_skill(f.std, _known(observed - f.mean, test), averaged, mask=mask)
     scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
     inside = np.abs(f.pit - 0.5) <= LEVEL / 2
     known = np.ones(inside.shape, dtype=bool) if mask is None else mask

@@ -39,6 +39,7 @@ class Forecast:
     spectrum: Array  # (sample, band), mean over members
     members: int
     seconds: float
+    exact: bool = False  # whether the mean is that of very many members
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Lower and upper end of the central interval of one of LEVELS."""
@@ -129,7 +130,9 @@ def forecast(
             progress(len(inputs))
     fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
     fields["ends"] = np.moveaxis(fields["ends"], 0, 2)
-    return Forecast(**fields, members=drawn, seconds=perf_counter() - begin)
+    if (known := model.known_mean(pairs.a, pairs.scalars)) is not None:
+        fields["mean"] = known
+    return Forecast(**fields, members=drawn, seconds=perf_counter() - begin, exact=known is not None)
 
 
 def observations(pairs: Pairs) -> Array:

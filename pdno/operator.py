@@ -214,6 +214,9 @@ class PDNO(Surrogate):
             self.auto_steps = self._fewest(validation, terms.seed)
             self.said.append(f"{self.auto_steps} steps of the reverse chain are enough, by the CRPS of held-out pairs.")
 
+    def known_mean(self, a: Array, scalars: Array | None) -> Array | None:
+        return self.parts.mean(a, scalars) if self.gaussian and self.parts is not None else None
+
     def chunk(self, numbers: int) -> int:
         return int(np.clip(2**17 // numbers, 4, 512)) if self.gaussian else super().chunk(numbers)
 

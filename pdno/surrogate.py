@@ -38,12 +38,13 @@ __all__ = ["Prediction", "Surrogate", "Terms", "chosen"]
 
 Array = NDArray[Any]
 ROWS = 2**13  # numbers of a field times rows of a call
+TRAINING = 0.9  # share of the time that is left, for training; the rest is for measuring
 CENTRES = 16  # inputs whose centres are computed at once
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Statistics of the members of each input, in the shape of u.
+    """Statistics of the members of each input, in the shape of u; the mean is that of very many members where it is known.
 
     Quantiles are exact where `rank_error` is 0; else their rank is wrong by at most this fraction of the members. `novelty`
     is each input's distance from those learned from, see `pdno.novelty`: (sample,), above 1 where it is flagged. Where the
@@ -160,6 +161,10 @@ class Surrogate(ABC):
     def evaluations(self, **how: Any) -> int:
         """Evaluations of the network for one member."""
         return 1
+
+    def known_mean(self, a: Array, scalars: Array | None) -> Array | None:
+        """The mean of all members, where it is known without drawing any."""
+        return None
 
     def chunk(self, numbers: int) -> int:
         """Rows of a call, for fields of so many numbers."""
@@ -323,7 +328,7 @@ class Surrogate(ABC):
             seed=seed,
             folder=terms.run,
             plan=plan,
-            budget=terms.left(),
+            budget=terms.left(TRAINING),
             validate=validate if rows else None,
             progress=bar,
         )
@@ -445,6 +450,8 @@ class Surrogate(ABC):
                 done += len(inputs)
                 if bar is not None:
                     bar(done, len(fields) * drawn)
+        if (known := self.known_mean(fields, parameters)) is not None:
+            out[0] = known
         mean, std, *rest = (frame.outputs(values, a) for values in out)
         novelty = None if self.novelty is None else self.novelty.distance(fields, parameters)
         parts = [None if part is None else frame.outputs(part, a) for part in self.spread(fields, parameters)]

@@ -70,6 +70,7 @@ def test_white_noise_is_recovered_and_covered(sigma) -> None:
         inside = (noisy > p.quantile(low)) & (noisy < p.quantile(high))
         assert inside.mean() == pytest.approx(level, abs=0.015)
     assert model.evaluations() == 0
+    np.testing.assert_array_equal(p.mean, model.mean(fresh))  # and not that of 200 members
     assert np.abs(model.mean(fresh) - clean).mean() < 0.2 * sigma
 
 

@@ -22,7 +22,7 @@ POINTS, SIGMA = 16, 0.3
 class Known:
     """u | a ~ N(a + shift, (factor·SIGMA)²) at each point, with an optional part that all points of a field share."""
 
-    name, parameters = "known", 0
+    name, parameters, exact = "known", 0, False
 
     def __init__(self, data, shift=0.0, factor=1.0, shared=0.0, deterministic=False) -> None:
         self.shift, self.factor, self.shared, self.deterministic = shift, factor, shared, deterministic
@@ -32,6 +32,9 @@ class Known:
 
     def fitted(self) -> Frame:
         return self.frame
+
+    def known_mean(self, a, scalars) -> np.ndarray | None:
+        return a + self.shift if self.exact else None
 
     def evaluations(self, **how: object) -> int:
         return 1
@@ -89,6 +92,15 @@ def test_scores_of_the_truth_are_those_of_the_closed_form(perfect) -> None:
     assert within(s["coverage_90_repaired"], 0.9, 5)
     assert s["fields_90_repaired"].value > 0.8
     assert s["unfamiliar"].value < 0.15
+
+
+def test_a_mean_that_is_known_owes_nothing_to_chance(data) -> None:
+    model = Known(data)
+    model.exact = True
+    s = evaluate(model, data, members=60, calibrate=0, progress=False).scores
+    assert s["mrle"].value < 1e-12
+    assert "mrle_fair" not in s
+    assert within(s["spread_skill"], 1.0)
 
 
 def test_intervals_hold_what_the_ranks_say(data) -> None:
