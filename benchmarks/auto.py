@@ -1,4 +1,4 @@
-"""The default against its rivals, into results/auto.json. Run by ``make bench-auto``; some thirty minutes on two cores.
+"""The default against its rivals, into results/auto.json. Run by ``make bench-auto``; some twenty minutes on two cores.
 
 Data: the four equations, and sets that other people published (``make bench-auto DATA=FOLDER``). On each, `PDNO()` and linear,
 kernel, FNO and UNet regression get the same pairs, symmetries and time, each all of it; CRPS is that of observations that none
@@ -114,7 +114,7 @@ def measured(name: str, data: Dataset, known: dict[str, Any], budget: float, mem
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of published data, one folder each")
-    parser.add_argument("--budget", type=float, default=45.0, help="seconds for each model")
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds for each model")
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="data sets; others keep their rows")
     options = parser.parse_args()

@@ -53,7 +53,8 @@ class Amplitude:
             return None
         log_t = np.log(sizes)
         noise = generator(seed, "amplitude", 0).standard_normal((DRAWN, *residuals.shape[1:]))
-        chance = float(np.log(_sizes(scale.restore(noise), scale)).var())
+        by_chance = np.log(_sizes(scale.restore(noise), scale))
+        chance = float(by_chance.var())
         doubt = chance * np.sqrt(2 / len(log_t))
         if log_t.var(ddof=1) < 1.5 * chance + 3 * doubt:
             return None
@@ -62,7 +63,7 @@ class Amplitude:
         spread = np.where(spread > 1e-6, spread, np.inf)
         slope, rest = _ridge((x - centre) / spread, log_t - log_t.mean())
         kept = np.sqrt(max(0.0, 1 - chance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
-        return cls(float(log_t.mean()), slope, centre, spread, np.sort(kept * (rest - rest.mean())))
+        return cls(float(log_t.mean() - by_chance.mean()), slope, centre, spread, np.sort(kept * (rest - rest.mean())))
 
     def __call__(self, a: Array, m: Array) -> Array:
         """t without e, for inputs and answers: (sample,)."""
@@ -92,21 +93,21 @@ class Amplitude:
 
 
 def _sizes(residuals: Array, scale: Scale) -> Array:
-    """Root mean square of each field over that of S ξ."""
-    expected = float(np.sqrt(np.mean(np.broadcast_to(scale.std, residuals.shape[1:]) ** 2)))
-    sizes = np.sqrt(np.mean(residuals**2, axis=tuple(range(1, residuals.ndim))))
-    return np.asarray(sizes / expected if expected > 0 else 0 * sizes)
+    """Root mean square of each field over that of S ξ; channels count alike."""
+    axes = tuple(range(2, residuals.ndim))
+    expected = np.mean(np.broadcast_to(scale.std, residuals.shape[1:]) ** 2, axis=tuple(range(1, residuals.ndim - 1)))
+    shares = np.mean(residuals**2, axis=axes)[:, expected > 0] / expected[expected > 0]
+    return np.sqrt(shares.mean(axis=1)) if shares.shape[1] else np.zeros(len(residuals))
 
 
 def _features(a: Array, m: Array) -> Array:
-    """Logarithms of size, roughness and steepest slope of the input and of the answer: (sample, 6)."""
+    """Logarithms of size, roughness and steepest slope of each channel of the input and of the answer: (sample, number)."""
     columns = []
-    for field in (a, m):
-        steps = [np.abs(np.diff(field, axis=k)) for k in range(2, field.ndim) if field.shape[k] > 1]
-        flat = [np.concatenate([s.reshape(len(field), -1) for s in steps], axis=1) if steps else np.zeros((len(field), 1))]
-        centred = field.reshape(len(field), -1)
-        for part in (np.sqrt(np.mean(centred**2, axis=1)), np.sqrt(np.mean(flat[0] ** 2, axis=1)), flat[0].max(axis=1)):
-            columns.append(np.log(np.maximum(part, TINY)))
+    for field in (channel for fields in (a, m) for channel in np.moveaxis(fields, 1, 0)):
+        steps = [np.abs(np.diff(field, axis=k)).reshape(len(field), -1) for k in range(1, field.ndim)]
+        slopes = np.concatenate([*steps, np.zeros((len(field), 1))], axis=1)
+        size = np.sqrt(np.mean(field.reshape(len(field), -1) ** 2, axis=1))
+        columns += [np.log(np.maximum(x, TINY)) for x in (size, np.sqrt(np.mean(slopes**2, axis=1)), slopes.max(axis=1))]
     return np.stack(columns, axis=1)
 
 

@@ -6,10 +6,12 @@ of what the training mean leaves:
     linear → kernel → fno and slim, each for a short while → the better one of these two, for the rest of its share of the time
 
 Trying ends early where nothing is left to learn: the answers are exact, or what they leave is white noise (neighbouring points
-have nothing in common). Networks go on only if, at the pace of PACE, they may still get below the best so far. Of candidates
-whose errors differ by less than the standard error of the difference, the cheaper one is taken.
+have nothing in common with each other, nor with the input there). Networks go on only if, at the pace of PACE, they may still
+get below the best so far. Of candidates whose errors differ by less than the standard error of the difference, the cheaper one
+is taken.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +37,7 @@ WHITE = 0.03  # correlation of neighbouring points, below which what is left is 
 SHORT, LONG = 0.08, 0.65  # shares of the time for a first look at a network, and until the chosen one has learned
 PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
 FEW = 8  # pairs below which networks are not tried
+HOLES = "learn from them with a network, such as mean='slim'"
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
 
 
@@ -89,10 +92,12 @@ def learn_mean(
     contest = Contest(pairs, validation, terms, tuple(symmetries), kind, training, share, tell)
     if asked != "auto":
         mean = mean_of(asked, symmetries=contest.symmetries, kind=kind)
-        if isinstance(mean, Network) and not isinstance(asked, Mean):
-            mean = contest.network(mean.model.asked, terms.left(share))
-        error = contest.learned(mean, "mean")
-        return Chosen(mean, tuple(contest.trials), "as asked for", error < EXACT)
+        if contest.holes and not isinstance(mean, Network):
+            raise UserError(f"{mean.name} regression needs outputs that are known at the same places in all samples; {HOLES}")
+        if isinstance(mean, Network):
+            contest.limit(mean, terms.left(share))
+        contest.learned(mean, "mean")
+        return Chosen(mean, tuple(contest.trials), "as asked for", bool(validation) and contest.exact("mean"))
     if not validation:
         raise UserError('mean="auto" chooses by pairs that are not learned from; hold some out (validation=0.1)')
     return contest.run()
@@ -115,11 +120,14 @@ class Contest:
         self.pairs, self.validation, self.terms = pairs, validation, terms
         self.symmetries, self.kind, self.training, self.tell = symmetries, kind, training, tell
         left = terms.left(share)
+        self.alone = terms.devices == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1  # else clocks must not decide
         self.budget, self.end = left, None if left is None else time.monotonic() + left
         self.trials: list[Trial] = []
         self.errors: dict[str, Array] = {}  # of each held-out pair
         self.means: dict[str, Mean] = {}
         self.holes = pairs.mask is not None and bool((pairs.mask != pairs.mask[:1]).any())
+        self.centre = zeroed(pairs).mean(axis=0)
+        self.unit = _unit(validation, self.centre) if validation else np.ones(0)
 
     def run(self) -> Chosen:
         """Go through the candidates until nothing is left to learn, or no time."""
@@ -130,30 +138,35 @@ class Contest:
         if reason is None:
             reason = self.networks()
         best = self.best()
-        return Chosen(self.means[best], tuple(self.trials), f"{self.named(best)} was taken: {reason}", self.error(best) < EXACT)
+        return Chosen(self.means[best], tuple(self.trials), f"{self.named(best)} was taken: {reason}", self.exact(best))
 
     def closed(self, name: str, mean: Mean) -> None:
         """A candidate with a closed form."""
         if self.holes:
-            self.skip(name, "outputs are known at different places in different samples, which only networks can learn from")
+            self.skip(name, f"outputs are known at different places in different samples; {HOLES}")
             return
         try:
             self.learned(mean, name)
-        except UserError as error:
-            self.skip(name, str(error))
+        except (UserError, MemoryError, np.linalg.LinAlgError) as error:
+            self.skip(name, str(error) or "there is not enough memory")
 
     def networks(self) -> str:
         """A short look at each network, then the better one for as long as it may; why the contest ended."""
         if len(self.pairs) < FEW:
             return f"{len(self.pairs)} pairs are too few for networks" if self.means else self.must("slim")
-        short = None if self.budget is None else SHORT * self.budget / LONG
+        short = None if self.budget is None else self.budget * (SHORT / LONG if self.alone else 1 / 3)
         for name in NETWORKS:
+            if self.alone and self.end is not None and short is not None:
+                short = min(short, self.end - time.monotonic())
+                if short < 1:
+                    self.skip(name, "no time was left")
+                    continue
             try:
                 self.learned(self.network(self.kind_of(name), short), name if short is None else f"{name}, short")
             except UserError as error:  # grids that a network cannot work on
                 self.skip(name, str(error))
         tried = [name for name in self.means if name.split(",")[0] in NETWORKS]
-        if not tried or short is None or self.end is None:
+        if not tried or short is None or self.end is None or not self.alone:
             return "it has the smallest error on held-out pairs"
         best, leader = min(tried, key=self.error), self.best()
         left = self.end - time.monotonic()
@@ -161,7 +174,10 @@ class Contest:
         if left < 2 * short or hoped > self.error(leader):
             return "networks would not get below its error in the time that is left, at the pace of their first steps"
         name = best.split(",")[0]
-        self.learned(self.network(self.kind_of(name), left), name)
+        try:
+            self.learned(self.network(self.kind_of(name), left), name)
+        except UserError as error:  # such as a loss that is no number
+            self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
 
     def kind_of(self, name: str) -> Any:
@@ -175,9 +191,16 @@ class Contest:
         return "nothing else can learn from these pairs"
 
     def network(self, asked: Any, budget: float | None) -> Network:
-        loop = recipe(budget is not None) if self.training is None else self.training
-        loop = replace(loop, batch=min(loop.batch, len(self.pairs)))
-        return Network(asked, self.symmetries, self.kind, training=loop, budget=budget)
+        return self.limit(Network(asked, self.symmetries, self.kind), budget)
+
+    def limit(self, mean: Network, budget: float | None) -> Network:
+        """Give a network the loop and the time that it has not brought itself."""
+        if mean.budget is None:
+            mean.model.budget = budget
+        if mean.training is None:
+            loop = recipe(mean.model.budget is not None, self.training)
+            mean.model.training = replace(loop, batch=min(loop.batch, len(self.pairs)))
+        return mean
 
     def learned(self, mean: Mean, name: str) -> float:
         """Fit a candidate and measure it."""
@@ -189,8 +212,8 @@ class Contest:
         seconds = time.monotonic() - begin
         error = None
         if self.validation:
-            self.errors[name] = _errors(mean, self.validation)
-            error = self.error_of(self.errors[name])
+            self.errors[name] = _errors(mean, self.validation, self.unit)
+            error = float(self.errors[name].mean())
         self.means[name] = mean
         self.trials.append(Trial(name, error, mean.describe(), seconds))
         told = "" if error is None else f" leaves {error:.3g} of the variation"
@@ -201,17 +224,13 @@ class Contest:
         self.trials.append(Trial(name, None, reason))
         self.tell(f"{name}: left out, {reason}")
 
-    def error_of(self, each: Array) -> float:
-        """Mean error over what the training mean leaves."""
-        assert self.validation
-        u, mask = self.validation.u, self.validation.mask
-        size = _mean_absolute(u, mask).mean()
-        spread = _mean_absolute(u - zeroed(self.pairs).mean(axis=0), mask).mean()
-        unit = spread if spread > 1e-12 * size else size  # outputs that are constant but for rounding
-        return float(each.mean() / unit) if unit > 0 else float(each.mean())
-
     def error(self, name: str) -> float:
-        return self.error_of(self.errors[name])
+        """Mean error over what the training mean leaves."""
+        return float(self.errors[name].mean())
+
+    def exact(self, name: str) -> bool:
+        """In every channel."""
+        return float(self.errors[name].mean(axis=0).max()) < EXACT
 
     def best(self) -> str:
         """The cheapest of those that are as good as the best but for chance."""
@@ -219,7 +238,7 @@ class Contest:
             raise UserError("; ".join(f"{trial.name}: {trial.note}" for trial in self.trials))
         leader = min(self.errors, key=self.error)
         for name in self.errors:
-            gain = self.errors[name] - self.errors[leader]
+            gain = (self.errors[name] - self.errors[leader]).mean(axis=1)
             doubt = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
             if gain.mean() <= min(doubt, 0.02 * self.errors[leader].mean()):
                 return name
@@ -230,16 +249,16 @@ class Contest:
         if not self.errors:
             return None
         best = self.best()
-        if self.error(best) < EXACT:
+        if self.exact(best):
             return "its answers are exact, but for rounding"
         assert self.validation
         residual = self.validation.u - self.means[best](self.validation.a, self.validation.scalars)
-        together = correlation(residual, self.validation.mask)
-        return "what it leaves is white noise" if abs(together) < WHITE else None
+        white = abs(correlation(residual, self.validation.mask)) < WHITE and not related(residual, self.validation)
+        return "what it leaves is white noise" if white else None
 
     def most(self) -> int | None:
         """Pairs that a kernel may learn from within its share of the time; time grows as their number squared or cubed."""
-        return None if self.budget is None else int(np.clip(8000 * (self.budget / 400) ** 0.4, 500, 8000))
+        return None if self.budget is None or not self.alone else int(np.clip(8000 * (self.budget / 400) ** 0.4, 500, 8000))
 
     @staticmethod
     def named(name: str) -> str:
@@ -248,8 +267,10 @@ class Contest:
 
 
 def correlation(residual: Array, mask: Array | None = None) -> float:
-    """Correlation of neighbouring points, the largest over the axes."""
+    """Correlation of neighbouring points, the largest over the axes; channels count alike."""
     r = residual if mask is None else np.where(mask, residual, 0.0)
+    size = np.sqrt(np.mean(r**2, axis=(0, *range(2, r.ndim)), keepdims=True))
+    r = np.divide(r, size, out=np.zeros(r.shape), where=size > 0)
     power = float(np.mean(r**2))
     if power == 0:
         return 0.0
@@ -258,13 +279,38 @@ def correlation(residual: Array, mask: Array | None = None) -> float:
     return float(max(near, key=abs) / power) if near else 1.0
 
 
-def _errors(mean: Mean, validation: Pairs) -> Array:
-    """Mean absolute error of each held-out pair."""
-    return _mean_absolute(validation.u - mean(validation.a, validation.scalars), validation.mask)
+def related(residual: Array, pairs: Pairs, bins: int = 20) -> bool:
+    """Whether residuals have other means where the input has other values, there or next to it: noise has not."""
+    a = pairs.a
+    if a.shape[2:] != residual.shape[2:] or pairs.mask is not None:
+        return False
+    nearby = [a, *(np.roll(a, shift, axis) for axis in range(2, a.ndim) for shift in (-1, 1))]
+    for values in (x[:, c] for x in nearby for c in range(a.shape[1])):
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1]))
+        label = np.digitize(values, edges).ravel()
+        count = np.maximum(np.bincount(label, minlength=len(edges) + 1), 1)
+        for r in (residual[:, c].ravel() for c in range(residual.shape[1])):
+            told = float((np.bincount(label, r, minlength=len(count)) ** 2 / count).sum())
+            if told > (bins + 6 * np.sqrt(2 * bins)) * float(np.mean(r**2)):  # χ² of so many bins, but for chance
+                return True
+    return False
+
+
+def _errors(mean: Mean, validation: Pairs, unit: Array) -> Array:
+    """Mean absolute error of each held-out pair and channel, over the unit of the channel."""
+    return _mean_absolute(validation.u - mean(validation.a, validation.scalars), validation.mask) / unit
+
+
+def _unit(validation: Pairs, centre: Array) -> Array:
+    """What the training mean leaves of each channel; its size if it is constant but for rounding."""
+    size, spread = (_mean_absolute(v, validation.mask).mean(axis=0) for v in (validation.u, validation.u - centre))
+    unit = np.where(spread > 1e-12 * size, spread, size)
+    return np.where(unit > 0, unit, 1.0)
 
 
 def _mean_absolute(values: Array, mask: Array | None) -> Array:
-    axes = tuple(range(1, values.ndim))
+    """Of each sample and channel."""
+    axes = tuple(range(2, values.ndim))
     if mask is None:
         return np.asarray(np.abs(values).mean(axis=axes))
     return np.asarray(np.where(mask, np.abs(values), 0).sum(axis=axes) / np.maximum(mask.sum(axis=axes), 1))

@@ -212,7 +212,7 @@ class Config(Section):
         if m.kind in ("fno", "unet"):
             rival, own = {"fno": (FNO, "fno"), "unet": (UNet, "slim")}[m.kind]
             asked = network | {"kind": own} if network["kind"] == "auto" else network
-            return rival(asked, normalise=m.normalise, training=given or recipe(m.budget is not None), **how)
+            return rival(asked, normalise=m.normalise, training=recipe(m.budget is not None, self.training), **how)
         d = self.diffusion
         target: Target = ("u0" if m.mean == "none" else "v") if d.target == "auto" else d.target
         diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), _base(d.base), target, d.weight)

@@ -31,6 +31,7 @@ __all__ = ["Decomposition", "decompose"]
 Array = NDArray[Any]
 FEWEST = 100  # fields that can tell a Gaussian from others
 OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
+TINY = 1e-300
 ORIENTED = 8  # elements of a group that residuals are turned by
 
 
@@ -59,7 +60,7 @@ class Decomposition:
     def spread(self, a: Array, scalars: Array | None, u_shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
         """Standard deviations of noise and of the model's error: from repeats, else from the posterior of a kernel."""
         shape = (len(a), *u_shape)
-        if self.noise is not None:
+        if self.noise is not None and self.amplitude is None:  # else the noise too may differ between inputs
             rest = np.sqrt(np.maximum(self.scale.std**2 - self.noise**2, 0.0))
             return np.broadcast_to(self.noise, shape), np.broadcast_to(rest, shape)
         if isinstance(self.mean, Kernel):
@@ -84,13 +85,13 @@ class Decomposition:
         return found if self.noise is None else {**found, "noise": self.noise}
 
     @classmethod
-    def restored(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array], mean: Mean | None = None) -> "Decomposition":
-        """From settings and arrays; `mean` for one whose code is the user's own."""
+    def restored(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> "Decomposition":
+        """From settings and arrays."""
 
         def below(prefix: str) -> dict[str, Array]:
             return {name[len(prefix) :]: values for name, values in arrays.items() if name.startswith(prefix)}
 
-        operator = (mean_of(settings["mean"]) if mean is None else mean).restore(below("mean."))
+        operator = mean_of(settings["mean"]).restore(below("mean."))
         trials = tuple(Trial(**trial) for trial in settings.get("trials", ()))
         amplitude = Amplitude.from_arrays(below("amplitude.")) if "amplitude.rest" in arrays else None
         said = list(settings.get("said", ()))
@@ -121,13 +122,15 @@ def decompose(
     if scale not in ("auto", *get_args(ScaleKind)):
         raise UserError(f"residual_scale {scale!r} is unknown; {nearest(str(scale), ('auto', *get_args(ScaleKind)))}")
     mean = chosen.mean
+    if not mean.cheap_folds and not validation:
+        raise UserError("the scale of what a network leaves is told by pairs held out; hold some out (validation=0.1)")
     folded = mean.cheap_folds and len(np.unique(_labels(pairs))) > 1
     left = _out_of_fold(mean, pairs, seed) if folded else _left(mean, pairs)
     held = _left(mean, validation) if validation else None
     measured, source = (held, validation) if held is not None and validation and not folded else (left, pairs)
-    guide = folded or held is None or _rms(left) > OVERFIT * _rms(held)
+    guide = folded or held is None or bool(np.mean(_rms(left) / np.maximum(_rms(held), TINY)) > OVERFIT)
     s = _scale_of(measured, source, scale, kind, _few(elements))
-    whole = source.mask is None or bool(source.mask.all())
+    whole = all(part is None or part.mask is None or part.mask.all() for part in (pairs, validation))
     t = Amplitude.of(measured, s, source.a, source.u - measured, seed) if whole else None
     noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
     size = f"; {t.describe()}" if t is not None else ""
@@ -201,8 +204,9 @@ def _labels(pairs: Pairs) -> Array:
     return pairs.fingerprints() if pairs.group is None else pairs.group
 
 
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+def _rms(values: Array) -> Array:
+    """Of each channel."""
+    return np.asarray(np.sqrt(np.mean(values**2, axis=(0, *range(2, values.ndim)))))
 
 
 def _with(pairs: Pairs, r: Array) -> Pairs:

@@ -1,6 +1,7 @@
 r"""PDNO, the probabilistic diffusion neural operator: the law of u given a by conditional diffusion (Algorithm `alg:PDNO`).
 
-    u | a = m(a) + S r,        m a mean operator (`pdno.mean`), S the residual scale (`pdno.residual`), r from a diffusion
+    u | a = m(a) + t(a) S r,        m a mean operator (`pdno.mean`), t S the scale of what it leaves (`pdno.residual`,
+                                    `pdno.amplitude`), r from a diffusion
 
 fit:      learn m and S; minimise L_DDSM over r and a (`eqn:DSM`); measure the denoising error e_n on pairs that were held out
 sample:   V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down to V_0, a draw of q_θ(· | a)
@@ -9,9 +10,11 @@ With the target "v" and r of unit variance, a network that answers 0 is exact fo
 a network is kept only if it beats that on held-out pairs. Without a mean (the paper's model) S is the normalisation of u.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -24,10 +27,10 @@ from .base import White, from_json
 from .basis import Kind
 from .dataset import Pairs
 from .decomposition import Decomposition, decompose
-from .diffusion import Diffusion
+from .diffusion import Diffusion, at
 from .draw import generator
 from .errors import UserError, nearest
-from .mean import Mean
+from .mean import Mean, is_saveable
 from .metrics import crps
 from .nn import Zero, build
 from .progress import progress_bar
@@ -54,7 +57,7 @@ class PDNO(Surrogate):
     """Learns the law of u given a from pairs, noisy or not, and draws from it.
 
     Args:
-        network: "auto" (a slim UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping {"kind": "unet",
+        network: "auto" (a small UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping {"kind": "unet",
             "base": 32}, or any module (n, v, a) ↦ answer.
         diffusion: schedule, base law and target; if left out cosine, white and "v" for residuals, u₀ without a mean.
         mean: "auto" tries some and takes the best (`pdno.auto`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`, or
@@ -211,7 +214,7 @@ class PDNO(Surrogate):
         with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
             self.error = self.measure(validation, terms.seed, bar)
         if self.parts is not None and self.steps == "auto":
-            self.auto_steps = self._fewest(validation, terms.seed)
+            self.auto_steps = self._fewest(validation, terms)
             self.said.append(f"{self.auto_steps} steps of the reverse chain are enough, by the CRPS of held-out pairs.")
 
     def known_mean(self, a: Array, scalars: Array | None) -> Array | None:
@@ -237,27 +240,35 @@ class PDNO(Surrogate):
             return none
         if not validation:
             return network
-        gain = _losses(none, self, validation, seed) - _losses(network, self, validation, seed)
+        gain = _losses(self._gaussian_answer, self, validation, seed) - _losses(network, self, validation, seed)
         doubt = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
         better = bool(gain.mean() > doubt)
         told = f"the denoising loss of held-out pairs is {_signed(gain.mean())} ± {doubt:.2g} against a Gaussian's"
         self.said.append(f"The diffusion was {'kept' if better else 'dropped, residuals are Gaussian'}: {told}.")
         return network if better else none
 
-    def _fewest(self, validation: Pairs, seed: int) -> int:
-        """The fewest steps whose CRPS on some held-out pairs is within 1 % of the best."""
-        count = min(len(validation), 32)
+    def _gaussian_answer(self, n: Tensor, v: Tensor, a: Any) -> Tensor:
+        """The exact one for r ~ N(0, I): U_0 is √γ v and ε is √(1−γ) v, on average; 0 with the target "v"."""
+        gamma = at(self.diffusion.schedule.gamma, n, v)
+        return self.diffusion.target_of(n, gamma.sqrt() * v, (1 - gamma).sqrt() * v)
+
+    def _fewest(self, validation: Pairs, terms: Terms) -> int:
+        """The fewest steps whose CRPS on some held-out pairs is within 1 % of the best, as far as time allows."""
+        count, seed, begin = min(len(validation), 32), terms.seed, time.monotonic()
         a, scalars = validation.a[:count], None if validation.scalars is None else validation.scalars[:count]
         r, mask = validation.u[:count], None if validation.mask is None else validation.mask[:count]
-        scores = {}
-        tried = [k for k in TRIED_STEPS if k <= self.diffusion.schedule.n_steps - self.t_start]
-        for steps in tried:
+        scores: dict[int, float] = {}
+        longest = self.diffusion.schedule.n_steps - self.t_start
+        for steps in [k for k in TRIED_STEPS if k <= longest]:
+            spent = time.monotonic() - begin
+            if scores and (left := terms.left()) is not None and 2 * spent > left:  # each takes twice as long as the one before
+                break
             draws = np.empty((20, *r.shape))
             for member in range(len(draws)):
                 numbers = np.full(count, member)
                 draws[member] = self.residuals(a, scalars, np.arange(count), numbers, seed, {"steps": steps})
             scores[steps] = crps(draws, r, mask=mask).value
-        return min(k for k in tried if scores[k] <= 1.01 * min(scores.values()))
+        return min((k for k in scores if scores[k] <= 1.01 * min(scores.values())), default=longest)
 
     def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array] | None:
         """m(a) and t(a)."""
@@ -313,7 +324,7 @@ class PDNO(Surrogate):
         scale = np.log(np.broadcast_to(self.scalings["u"].std, frame.u_shape)).sum()
         if self.parts is not None:
             left, size = self.parts.left(fields, outputs, parameters)
-            d = left[0].size
+            d = int((np.broadcast_to(self.parts.scale.point, frame.u_shape) > 0).sum())
             if self.gaussian:
                 return -float((self.parts.scale.log_likelihood(left) - d * np.log(size)).mean())
             volume = -self.parts.scale.log_likelihood(0 * left[:1])[0] - 0.5 * d * np.log(2 * np.pi)  # log det S
@@ -339,7 +350,7 @@ class PDNO(Surrogate):
         self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]
     ) -> Array:
         """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback (n, V_n)."""
-        shape, law = self.fitted().u_shape, self.diffusion.law
+        shape, law = self.fitted().u_shape, White() if self.gaussian else self.diffusion.law
         chain, var = self._chain(how)
 
         def noise(n: int) -> Tensor:
@@ -403,11 +414,19 @@ class PDNO(Surrogate):
         found = {} if self.parts is None else self.parts.arrays()
         return found if self.error is None else {**found, "error": self.error}
 
+    def save(self, path: str | Path) -> None:
+        if self.parts is not None and not is_saveable(self.parts.mean):
+            raise UserError(
+                f"a {self.parts.mean.label} mean is code of your own, which is not saved; save what it gave, or fit it anew"
+            )
+        super().save(path)
+
+    save.__doc__ = Surrogate.save.__doc__
+
     def restore(self, arrays: Mapping[str, Array]) -> Self:
         self.error = arrays.get("error")
         if self._written is not None:
-            own = self.mean_asked if isinstance(self.mean_asked, Mean) else None
-            self.parts = Decomposition.restored(self._written, arrays, own)
+            self.parts = Decomposition.restored(self._written, arrays)
             self.said = list(self.parts.said)
         elif self.variance == "analytic" and self.error is None:
             raise UserError("the denoising error is missing")
@@ -424,7 +443,7 @@ class PDNO(Surrogate):
         return model
 
 
-def _losses(network: nn.Module, model: PDNO, pairs: Pairs, seed: int) -> Array:
+def _losses(network: Callable[..., Tensor], model: PDNO, pairs: Pairs, seed: int) -> Array:
     """The denoising loss of each of some pairs, at the same draws of n and ε for every network."""
     loss = model.objective(pairs, seed, "choice")
     with torch.no_grad():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,9 @@ def train(
                 _release(out)
             raise
         model.provenance |= {"data": data.provenance.get("name", source.get("file", "")), "samples": counts}
-        model.save(out / "model.safetensors")
         if isinstance(model, PDNO) and model.parts is not None:
             _write_trials(out / "trials.json", model.parts.trials)
+        model.save(out / "model.safetensors")
         for line in model.said if isinstance(model, PDNO) else ():
             tell(line)
         row = model.history[-1] if model.history else {}
@@ -131,6 +132,8 @@ def _release(out: Path) -> None:
     if not (out / "metrics.jsonl").exists():
         for name in ("config.toml", "checkpoint.safetensors"):
             (out / name).unlink(missing_ok=True)
+        for candidate in ("mean", "fno", "slim", "fno-short", "slim-short"):
+            rmtree(out / candidate, ignore_errors=True)
 
 
 def data_of(run: Path) -> Dataset:

@@ -265,6 +265,7 @@ class Surrogate(ABC):
         folder = None if run is None else Path(run)
         terms = Terms(int(seed), folder, device, devices, precision, progress, deadline)
         self._describe(pairs, channel)
+        self.history = []
         try:
             plan = {**self._plan(pairs, terms.seed), "precision": precision}
             trained = self._train(*self.prepare(pairs, validation, terms), terms, plan)
@@ -298,6 +299,8 @@ class Surrogate(ABC):
         """Train the network, if it has anything to learn; how many steps it took."""
         self.network = self._built(terms.seed).double() if terms.precision == "64-true" else self._built(terms.seed)
         if any(True for _ in self.network.parameters()):
+            known = {name: value for name, value in self.settings().items() if name not in ("trials", "said")}
+            plan |= known | {"first": float(f"{np.abs(pairs.u[0]).mean():.5g}")}  # now that all parts are known
             engine = fabric(terms.device, terms.devices, terms.precision)
             with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
                 trained = self._steps(pairs, validation, terms, engine, plan, bar)
@@ -340,7 +343,7 @@ class Surrogate(ABC):
         data: dict[str, Any] = {name: [float(s.mean.mean()), float(s.std.mean())] for name, s in self.scalings.items()}
         first = pairs.u[0] if pairs.mask is None else np.where(pairs.mask[0], pairs.u[0], 0.0)
         data |= {"pairs": len(pairs), "first": float(first.mean())}
-        plan = {"training": loop, "data": data, "frame": self.frame.to_json(), "seed": seed, "budget": self.budget}
+        plan = {"training": loop, "data": data, "frame": self.frame.to_json(), "seed": seed}
         return {**self.settings(), **plan}
 
     def _built(self, seed: int) -> nn.Module:
@@ -483,7 +486,7 @@ class Surrogate(ABC):
 
         @lru_cache(maxsize=2)
         def centres(block: int) -> tuple[Array, Array] | None:
-            rows = slice(block * CENTRES, (block + 1) * CENTRES)
+            rows = np.minimum(np.arange(block * CENTRES, (block + 1) * CENTRES), len(a) - 1)  # as many in every block
             return self.centre(a[rows], None if scalars is None else scalars[rows])
 
         size = self.chunk(int(np.prod(frame.u_shape))) if chunk is None else _positive(chunk, "chunk")

@@ -64,6 +64,32 @@ def test_members_have_the_law_of_new_residuals() -> None:
     assert abs(flat.mean() - 0.9) > 4 * flat.std() / 20 or flat.std() > 2 * inside.std()
 
 
+@pytest.mark.parametrize("modes", [3, 10])
+def test_correlated_errors_keep_their_size(modes) -> None:
+    """Few modes scatter in size by themselves, which is in S ξ already: together with t it must not count twice."""
+    rng = np.random.default_rng(0)
+    basis = np.cos(np.arange(modes)[:, None] * (np.arange(64) + 0.5) * np.pi / 64)
+    t = np.exp(0.5 * rng.standard_normal((3000, 1, 1)))
+    residuals = t * (rng.standard_normal((3000, 1, modes)) @ basis)
+    a = rng.standard_normal((3000, 1, 64))
+    scale = Scale.of(residuals, "mode")
+    amplitude = Amplitude.of(residuals, scale, a, a)
+    assert amplitude is not None
+    sizes = amplitude(a, a) * amplitude.draw(0, np.arange(3000), np.zeros(3000))
+    drawn_ones = sizes[:, None, None] * scale.restore(rng.standard_normal(residuals.shape))
+    assert drawn_ones.std() == pytest.approx(residuals.std(), rel=0.06)
+
+
+def test_channels_count_alike_whatever_their_units() -> None:
+    rng = np.random.default_rng(0)
+    t = np.exp(rng.standard_normal((500, 1, 1)))
+    xi = rng.standard_normal((500, 2, 64)) * np.array([[[1e5], [1.0]]])
+    assert Amplitude.of(xi, Scale.of(xi, "scalar"), xi, xi) is None
+    both = Amplitude.of(t * xi, Scale.of(t * xi, "scalar"), xi, xi)
+    assert both is not None
+    assert both.rest.std() == pytest.approx(1, abs=0.15)
+
+
 def test_draws_are_functions_of_seed_input_and_member() -> None:
     amplitude, _ = found(200, 0.0, 0.7)
     assert amplitude is not None

@@ -39,6 +39,28 @@ def test_white_noise_ends_it() -> None:
     assert not chosen.exact
 
 
+def test_what_depends_on_the_input_is_no_noise() -> None:
+    """A curved map of rough inputs leaves white residuals, too."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((400, 1, 32))
+    pairs = Pairs.of(a, np.sin(3 * a))
+    chosen = learn_mean("auto", pairs[:300], pairs[300:], QUIET, training=QUICK)
+    assert len(chosen.trials) > 1
+    noise = rng.standard_normal(a.shape)
+    assert not auto.related(noise, pairs)
+    assert auto.related(noise + 0.1 * np.abs(a), pairs)
+    assert auto.related(noise + 0.1 * np.roll(a, 1, axis=2) ** 2, pairs)
+
+
+def test_channels_count_alike_whatever_their_units() -> None:
+    a = np.random.default_rng(0).standard_normal((200, 1, 16))
+    dims = ("sample", "channel", "x")
+    pairs = Pairs.of(a, np.concatenate([1e7 * a, np.sin(3 * a)], axis=1), dims=(dims, dims))
+    chosen = learn_mean("auto", pairs[:160], pairs[160:], QUIET, training=QUICK)
+    assert not chosen.exact
+    assert chosen.trials[0].error == pytest.approx(0.5, abs=0.1)  # one of two channels
+
+
 def test_the_best_on_held_out_pairs_is_taken() -> None:
     validation = data(60, seed=1)
     chosen = learn_mean("auto", data(300), validation, QUIET, training=QUICK)
@@ -59,7 +81,7 @@ def test_the_same_seed_chooses_the_same() -> None:
 
 def test_of_equals_the_cheaper_is_taken() -> None:
     contest = Contest(data(), data(20, seed=1), QUIET, (), "cell", QUICK, 1.0, print)
-    noise = np.random.default_rng(0).standard_normal((2, 20))
+    noise = np.random.default_rng(0).standard_normal((2, 20, 1))
     contest.errors = {"linear": 1 + 0.1 * noise[0], "kernel": 1 + 0.1 * noise[0] + 0.01 * (noise[1] - noise[1].mean()) - 0.001}
     assert contest.best() == "linear"
     contest.errors["kernel"] = contest.errors["linear"] - 0.1
@@ -127,6 +149,19 @@ def test_correlation_sees_every_axis() -> None:
 
 
 # Data that are hardly any
+
+
+def test_a_mean_in_closed_form_is_refused_holes_that_differ() -> None:
+    a = np.random.default_rng(0).standard_normal((40, 1, 16))
+    mask = np.random.default_rng(1).random(a.shape) < 0.5
+    with pytest.raises(UserError, match="known at the same places"):
+        PDNO("zero", mean="linear").fit(a, a + 1, mask=mask, progress=False)
+
+
+def test_a_network_needs_pairs_held_out_for_its_scale() -> None:
+    a = np.random.default_rng(0).standard_normal((20, 1, 16))
+    with pytest.raises(UserError, match="hold some out"):
+        PDNO("zero", mean="slim", variance="gaussian", training=QUICK).fit(a, a, validation=0, progress=False)
 
 
 def test_two_pairs_give_an_answer_with_a_spread() -> None:

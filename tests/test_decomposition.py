@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 import pdno
 from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError, decomposition
+from pdno.base import LowModes, White
 from pdno.decomposition import looks_gaussian
-from pdno.mean import Kernel, Linear, Network
+from pdno.mean import Kernel, Linear, LowFidelity, Network
 from pdno.nn import Zero
 from pdno.reverse import ancestral, denoising_error, variance
 
@@ -230,6 +231,33 @@ def test_holes_that_are_the_same_for_all_samples_are_left_out() -> None:
     error = (model.mean(a) - clean)[mask]
     assert np.sqrt(np.mean(error**2)) < 0.1
     assert model.parts.scale.std.max() == pytest.approx(0.2, rel=0.1)
+
+
+def test_a_base_law_that_is_not_white_does_not_change_gaussians() -> None:
+    a, u, _ = pairs(300)
+    base = White() + LowModes(1, 3.0)
+    model = PDNO("zero", Diffusion(Schedule.cosine(20), base, "v"), mean=Linear(degree=1, sparse=False)).fit(a, u)
+    assert model.sample(a[:50], 50).std(axis=0).mean() == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize("target", ["v", "u0", "eps"])
+def test_no_target_beats_gaussians_by_being_compared_with_zero(target) -> None:
+    """The answer that is exact for unit Gaussians has the least loss, in whatever it is expressed."""
+    diffusion = Diffusion(Schedule.cosine(20), target=target)
+    model = PDNO("zero", diffusion, mean="linear")
+    r, eps = torch.randn(2, 4000, 1, 8, generator=torch.Generator().manual_seed(0))
+    for n in (2, 10, 19):
+        v = diffusion.forward(n, r, eps)
+        answer = model._gaussian_answer(torch.full((4000,), n), v, None)
+        missed = diffusion.target_of(n, r, eps) - answer
+        assert float((missed * v).mean()) == pytest.approx(0, abs=0.02 * float(missed.std()))  # nothing left to be told by v
+
+
+def test_own_code_is_not_saved(tmp_path) -> None:
+    a, u, _ = pairs(40)
+    model = PDNO("zero", mean=LowFidelity(np.sin)).fit(a, u)
+    with pytest.raises(UserError, match="code of your own"):
+        model.save(tmp_path / "m.safetensors")
 
 
 def test_the_likelihood_bound_of_a_gaussian_is_its_likelihood() -> None:

@@ -308,3 +308,27 @@ def test_two_processes_stop_together_when_terminated(command, data, tmp_path) ->
 def descendants(pid: int) -> list[int]:
     children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
     return children + [d for child in children for d in descendants(child)]
+
+
+def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
+    """Candidates that were finished are not learned again, and the budget of those that were not is that of the new session."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 1, 4)) @ np.cos(np.arange(4)[:, None] * np.linspace(0, np.pi, 24))
+    pairs = pdno.Pairs.of(a, np.tanh(a * a[..., ::-1]))
+
+    def learned(stop: bool) -> pdno.PDNO:
+        model = pdno.PDNO(budget=12.0)
+
+        def tell(text: str) -> None:
+            if stop and text.startswith("fno, short"):
+                raise KeyboardInterrupt
+
+        model.tell = tell
+        return model.learn(pairs[:50], pairs[50:], run=tmp_path / "run", progress=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        learned(stop=True)
+    steps = (tmp_path / "run" / "fno, short".replace(", ", "-") / "metrics.jsonl").read_bytes()
+    model = learned(stop=False)
+    assert (tmp_path / "run" / "fno-short" / "metrics.jsonl").read_bytes() == steps
+    assert [trial.name for trial in model.parts.trials][:4] == ["linear", "kernel", "fno, short", "slim, short"]

@@ -12,9 +12,18 @@ from .linear import Linear
 from .network import Network
 from .total import Sum
 
-__all__ = ["MEANS", "mean_of"]
+__all__ = ["MEANS", "is_saveable", "mean_of"]
 
 MEANS: dict[str, type[Any]] = {"linear": Linear, "kernel": Kernel, "network": Network, "sum": Sum}
+
+
+def is_saveable(mean: Mean) -> bool:
+    """Whether `mean_of` makes it again from its settings: own solvers and modules are code."""
+    if isinstance(mean, Sum):
+        return all(map(is_saveable, mean.parts))
+    if isinstance(mean, Network):
+        return bool(mean.settings()["network"] != "own")
+    return type(mean) in MEANS.values()
 
 
 def mean_of(asked: str | Mapping[str, Any] | Mean, **known: Any) -> Mean:

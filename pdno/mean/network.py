@@ -152,10 +152,12 @@ class Network(Mean):
         return self
 
 
-def recipe(limited: bool = False) -> Training:
-    """The loop for regressions; where a budget limits it, as many steps as it allows."""
-    loop = Training(rate=2e-3, batch=16, ema=0.998)
-    return replace(loop, updates=ENDLESS) if limited else loop
+def recipe(limited: bool = False, given: Training | None = None) -> Training:
+    """The loop for regressions, with what is set in `given`; where only a budget limits it, as many steps as it allows."""
+    plain = vars(Training())
+    changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
+    loop = replace(Training(rate=2e-3, batch=16, ema=0.998), **changed)
+    return replace(loop, updates=ENDLESS) if limited and loop.updates is None and loop.epochs is None else loop
 
 
 def _pairs(a: Array, u: Array, scalars: Array | None) -> Pairs:
