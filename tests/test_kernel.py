@@ -191,7 +191,7 @@ def test_all_copies_of_a_pair_are_left_out(one_nugget) -> None:
 
 def test_residuals_of_averages_come_from_folds() -> None:
     a = inputs(24)
-    kernel = Kernel("rq", symmetries=["translation", "odd-reflection"], kind="periodic").fit(a, np.sin(a))
+    kernel = Kernel("rq", symmetries=["translation", "odd-reflection"], kind="periodic", shifts=12).fit(a, np.sin(a))
     assert not kernel._copied
     assert kernel.residuals(a, np.sin(a), count=3).shape == a.shape
 
@@ -211,7 +211,7 @@ def test_residuals_of_averages_come_from_folds() -> None:
 def test_predictions_are_equivariant(symmetries, kind, shape, map_, copied) -> None:
     """Whatever was learned, and exactly so; the last group is too large for copies."""
     a, new = inputs(30, *shape), inputs(4, *shape, seed=1)
-    kernel = Kernel("rq", symmetries, kind, shifts=4 if shape == (1, 8) else None).fit(a, map_(a))
+    kernel = Kernel("rq", symmetries, kind, shifts=16 if shape == (1, 16) else None).fit(a, map_(a))
     assert kernel._copied == copied
     mean, std = kernel(new), kernel.posterior_std(new)
     for g in kernel._elements:

@@ -28,6 +28,7 @@ too large for that, or do not preserve k, serve to average m alone.
 v(a) = k(a, a) − k(a)ᵀK_ν⁻¹k(a) + (1 − 1ᵀK_ν⁻¹k(a))²/(1ᵀK_ν⁻¹1).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy as shallow
 from functools import cache, partial
@@ -63,7 +64,8 @@ class Kernel(Mean):
         kernel: one of KERNELS, or "auto".
         symmetries: names or own maps, as `pdno.symmetry.group` takes them; declare only what holds exactly.
         kind: of the axes of the grids, one for all or one each; it matters whether they are periodic.
-        shifts: number of equally spaced translations, if that is a symmetry; with four of them copies are learned from.
+        shifts: number of equally spaced translations along each axis, if that is a symmetry. Left out, it is four on a line and
+            two in the plane, as far as they divide its points: few enough for copies to be learned from.
         log: whether inputs are taken by their logarithms; None tries it where they are positive.
         most: pairs that are learned from, drawn if there are more; None means 8000, or what half of the memory allows.
 
@@ -216,7 +218,9 @@ class Kernel(Mean):
             raise UserError(f"got {len(self.kind)} kinds of axes for inputs {a} and outputs {u}; give one for each axis")
         self._waves: list[Waves] = [tuple(k == "periodic" for k in kind) for kind in kinds]
         axes = (Axis(n, kind, name=name) for n, kind, name in zip(a[2:], kinds[0], "xyzt", strict=False))
-        self._elements = group(self.symmetries, Grid(tuple(axes)) if self.symmetries else Grid.uniform(2), self.shifts)
+        grid = Grid(tuple(axes)) if self.symmetries else Grid.uniform(2)
+        few = math.gcd(4 if grid.dim == 1 else 2, *grid.shape)
+        self._elements = group(self.symmetries, grid, few if self.shifts is None else self.shifts)
         self._shapes = a, u
 
     def _split_by(self, copied: bool) -> None:
