@@ -191,7 +191,7 @@ def test_all_copies_of_a_pair_are_left_out(one_nugget) -> None:
 
 def test_residuals_of_averages_come_from_folds() -> None:
     a = inputs(24)
-    kernel = Kernel("rq", symmetries=["translation", "odd-reflection"], kind="periodic", shifts=12).fit(a, np.sin(a))
+    kernel = Kernel("rq", symmetries=["translation", "odd-reflection"], kind="periodic", shifts=8).fit(a, np.sin(a))
     assert not kernel._copied
     assert kernel.residuals(a, np.sin(a), count=3).shape == a.shape
 
