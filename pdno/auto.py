@@ -6,7 +6,7 @@ of what the training mean leaves:
     linear → kernel → fno and slim, each for a short while → the better one of these two, for the rest of its share of the time
 
 Trying ends early where nothing is left to learn: the answers are exact, or what they leave is white noise (neighbouring points
-have nothing in common with each other, nor with the input there). Networks go on only if, at the pace of PACE, they may still
+have nothing in common with each other, nor with the input there). Networks go on unless, at the pace of PACE, they would not
 get below the best so far. Of candidates whose errors differ by less than the standard error of the difference, the cheaper one
 is taken.
 """
@@ -36,6 +36,7 @@ EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is 
 WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
 SHORT, LONG = 0.08, 0.65  # shares of the time for a first look at a network, and until the chosen one has learned
 PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
+YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
 FEW = 8  # pairs below which networks are not tried
 HOLES = "learn from them with a network, such as mean='slim'"
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
@@ -171,7 +172,7 @@ class Contest:
         best, leader = min(tried, key=self.error), self.best()
         left = self.end - time.monotonic()
         hoped = self.error(best) * max(1.0, left / short) ** -PACE
-        if left < 2 * short or hoped > self.error(leader):
+        if left < 2 * short or (hoped > self.error(leader) and self.error(best) < YOUNG):
             return "networks would not get below its error in the time that is left, at the pace of their first steps"
         name = best.split(",")[0]
         try:

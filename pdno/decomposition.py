@@ -30,6 +30,7 @@ __all__ = ["Decomposition", "decompose"]
 
 Array = NDArray[Any]
 FEWEST = 100  # fields that can tell a Gaussian from others
+HELD, SHIFTED = 20, 1.5  # pairs held out, and how much larger their residuals may be than those out of fold
 OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
 TINY = 1e-300
 ORIENTED = 8  # elements of a group that residuals are turned by
@@ -127,7 +128,8 @@ def decompose(
     folded = mean.cheap_folds and len(np.unique(_labels(pairs))) > 1
     left = _out_of_fold(mean, pairs, seed) if folded else _left(mean, pairs)
     held = _left(mean, validation) if validation else None
-    measured, source = (held, validation) if held is not None and validation and not folded else (left, pairs)
+    measured, source = (held, validation) if validation and _harder(left, held, folded) else (left, pairs)
+    assert measured is not None
     guide = folded or held is None or bool(np.mean(_rms(left) / np.maximum(_rms(held), TINY)) > OVERFIT)
     s = _scale_of(measured, source, scale, kind, _few(elements))
     whole = all(part is None or part.mask is None or part.mask.all() for part in (pairs, validation))
@@ -135,6 +137,8 @@ def decompose(
     noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
     size = f"; {t.describe()}" if t is not None else ""
     said = [f"{chosen.why}. {mean.describe()}", f"Residual scale: {s.describe()}{size}."]
+    if folded and source is not pairs:
+        said.append("Held-out pairs are harder than those learned from, so the scale is theirs: are they of another kind?")
     parts = Decomposition(mean, s, t, noise, chosen.trials, said)
     r = parts.normalise(left, pairs)
     parts.finished = _finished(chosen.exact, guide, t is None, r, pairs.mask)
@@ -164,6 +168,13 @@ def looks_gaussian(r: Array, mask: Array | None = None) -> bool:
     if size.var() > 2 / points * size.mean() ** 2 * (1 + 6 / np.sqrt(len(size))):  # more than χ² of so many points
         return False
     return all(abs(each.mean()) < 4 * each.std(ddof=1) / np.sqrt(len(each)) for each in (skew, tails))
+
+
+def _harder(left: Array, held: Array | None, folded: bool) -> bool:
+    """Whether S must come from the pairs held out: nothing else is honest, or their residuals are larger than out of fold."""
+    if held is None:
+        return False
+    return not folded or (len(held) >= HELD and bool(np.mean(_rms(held) / np.maximum(_rms(left), TINY)) > SHIFTED))
 
 
 def _out_of_fold(mean: Mean, pairs: Pairs, seed: int) -> Array:

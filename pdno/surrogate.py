@@ -300,7 +300,8 @@ class Surrogate(ABC):
         self.network = self._built(terms.seed).double() if terms.precision == "64-true" else self._built(terms.seed)
         if any(True for _ in self.network.parameters()):
             known = {name: value for name, value in self.settings().items() if name not in ("trials", "said")}
-            plan |= known | {"first": float(f"{np.abs(pairs.u[0]).mean():.5g}")}  # now that all parts are known
+            first = pairs.u[0] if pairs.mask is None else np.where(pairs.mask[0], pairs.u[0], 0.0)
+            plan |= known | {"first": float(f"{np.abs(first).mean():.5g}")}  # now that all parts are known
             engine = fabric(terms.device, terms.devices, terms.precision)
             with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
                 trained = self._steps(pairs, validation, terms, engine, plan, bar)

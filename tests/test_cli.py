@@ -111,9 +111,9 @@ def test_help_and_version(capsys) -> None:
 
 
 def test_the_demonstration_and_the_commands_that_it_shows(tmp_path, monkeypatch, capsys, no_pictures) -> None:
-    """Here with a shorter training. The commands give the same numbers; a second time, what is there is used."""
+    """Here with fewer pairs. The commands give the same numbers; a second time, what is there is used."""
     monkeypatch.chdir(tmp_path)
-    for name, few in (("TRAIN", 120), ("TEST", 6), ("MEMBERS", 20), ("UPDATES", 2)):
+    for name, few in (("TRAIN", 800), ("TEST", 6), ("MEMBERS", 20)):
         monkeypatch.setattr(f"pdno.demo.{name}", few)
     assert ran(["demo"]) == 0
     answer = capsys.readouterr().out

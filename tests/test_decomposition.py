@@ -286,6 +286,16 @@ def test_mistakes_are_told(settings, words) -> None:
         PDNO("zero", **settings).fit(a, u)
 
 
+def test_held_out_pairs_that_are_harder_tell_the_scale() -> None:
+    """Out of fold a linear map is exact where it learned from small inputs, and wrong for the large ones that were held out."""
+    rng = np.random.default_rng(0)
+    a, b = 0.01 * rng.standard_normal((200, 1, POINTS)), rng.standard_normal((60, 1, POINTS))
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False)).fit(a, np.sin(a), validation=Pairs.of(b, np.sin(b)))
+    truth = np.sqrt(np.mean((np.sin(b) - model.mean(b)) ** 2))
+    assert float(np.sqrt(np.mean(model.sample(b, 50).std(axis=0) ** 2))) == pytest.approx(truth, rel=0.4)
+    assert any("harder" in line for line in model.said)
+
+
 def test_pairs_of_ones_own_for_validation_tell_the_scale() -> None:
     a, u, _ = pairs(200, 0.1)
     b, v, _ = pairs(100, 0.4, seed=1)
