@@ -25,7 +25,7 @@ from pdno.record import read_rows
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "accuracy.json"
 MEMBERS = 100
-MINUTES = 38.0  # of training, where a network learns
+MINUTES = 20.0  # of training, where a network learns
 BURGERS = {"rate": 3e-3, "batch": 32}
 SCORES = ("mrle", "mean_std", "std_over_noise", "crps", "coverage_50", "coverage_90", "coverage_95")
 

@@ -19,9 +19,9 @@ from torch import nn
 import pdno
 from benchmarks.problem import Row, relative, row
 from pdno import results
+from pdno.answer import Prediction
 from pdno.dataset import Dataset
 from pdno.plot import bands
-from pdno.surrogate import Prediction
 
 ROOT = Path(__file__).parents[1]
 SIGMAS = (0.05, 1.0, 0.01)

@@ -35,10 +35,10 @@ Array = NDArray[Any]
 EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
 WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
 SHORT, LONG = 0.08, 0.65  # shares of the time for a first look at a network, and until the chosen one has learned
+KERNEL = 0.3  # share of the time for the kernel
 PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
 YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
 FEW = 8  # pairs below which networks are not tried
-HOLES = "learn from them with a network, such as mean='slim'"
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
 
 
@@ -94,9 +94,14 @@ def learn_mean(
     if asked != "auto":
         mean = mean_of(asked, symmetries=contest.symmetries, kind=kind)
         if contest.holes and not isinstance(mean, Network):
-            raise UserError(f"{mean.name} regression needs outputs that are known at the same places in all samples; {HOLES}")
+            raise UserError(
+                f"{mean.name} regression needs outputs that are known at the same places in all samples; learn with a network, "
+                "such as mean='slim'"
+            )
         if isinstance(mean, Network):
             contest.limit(mean, terms.left(share))
+        elif isinstance(mean, Kernel) and mean.budget is None and contest.alone:
+            mean.budget = contest.budget
         contest.learned(mean, "mean")
         return Chosen(mean, tuple(contest.trials), "as asked for", bool(validation) and contest.exact("mean"))
     if not validation:
@@ -134,7 +139,8 @@ class Contest:
         """Go through the candidates until nothing is left to learn, or no time."""
         self.closed("linear", Linear())
         if (reason := self.finished()) is None:
-            self.closed("kernel", Kernel(symmetries=self.symmetries, kind=self.kind, most=self.most()))
+            limit = None if self.end is None or not self.alone else KERNEL * max(0.0, self.end - time.monotonic())
+            self.closed("kernel", Kernel(symmetries=self.symmetries, kind=self.kind, budget=limit))
             reason = self.finished()
         if reason is None:
             reason = self.networks()
@@ -144,7 +150,7 @@ class Contest:
     def closed(self, name: str, mean: Mean) -> None:
         """A candidate with a closed form."""
         if self.holes:
-            self.skip(name, f"outputs are known at different places in different samples; {HOLES}")
+            self.skip(name, "outputs are known at different places in different samples, which only networks can learn from")
             return
         try:
             self.learned(mean, name)
@@ -203,7 +209,7 @@ class Contest:
             mean.model.training = replace(loop, batch=min(loop.batch, len(self.pairs)))
         return mean
 
-    def learned(self, mean: Mean, name: str) -> float:
+    def learned(self, mean: Mean, name: str) -> None:
         """Fit a candidate and measure it."""
         begin = time.monotonic()
         if isinstance(mean, Network):
@@ -219,7 +225,6 @@ class Contest:
         self.trials.append(Trial(name, error, mean.describe(), seconds))
         told = "" if error is None else f" leaves {error:.3g} of the variation"
         self.tell(f"{name}:{told} ({seconds:.0f} s)")
-        return float("inf") if error is None else error
 
     def skip(self, name: str, reason: str) -> None:
         self.trials.append(Trial(name, None, reason))
@@ -256,10 +261,6 @@ class Contest:
         residual = self.validation.u - self.means[best](self.validation.a, self.validation.scalars)
         white = abs(correlation(residual, self.validation.mask)) < WHITE and not related(residual, self.validation)
         return "what it leaves is white noise" if white else None
-
-    def most(self) -> int | None:
-        """Pairs that a kernel may learn from within its share of the time; time grows as their number squared or cubed."""
-        return None if self.budget is None or not self.alone else int(np.clip(8000 * (self.budget / 400) ** 0.4, 500, 8000))
 
     @staticmethod
     def named(name: str) -> str:

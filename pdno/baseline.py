@@ -15,7 +15,7 @@ from .regression import Regression
 from .scaling import Normalise
 from .surrogate import Surrogate, Terms, chosen
 from .symmetry import Own
-from .train import Objective, Training
+from .train import Training
 
 __all__ = ["FNO", "Plain", "UNet"]
 
@@ -89,9 +89,6 @@ class Plain(Surrogate):
         self.mean_operator = mean_of(self.asked_mean, symmetries=self.symmetries, kind=self.kind)
         self.mean_operator.fit(pairs.a, pairs.u, pairs.scalars, terms.seed)
         return pairs, validation
-
-    def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
-        raise NotImplementedError("it has no network")
 
     def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
         assert self.mean_operator is not None

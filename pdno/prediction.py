@@ -12,6 +12,7 @@ from typing import Any
 import xarray as xr
 
 from . import __version__, store
+from .answer import Prediction
 from .assessment import digest, intervals
 from .conformal import Conformal
 from .dataset import Dataset, Pairs
@@ -23,7 +24,7 @@ from .runs import config_of, data_of, digest_of
 from .saved import load
 from .selection import Selection, arrange, pick
 from .statistics import central
-from .surrogate import Prediction, Surrogate
+from .surrogate import Surrogate
 
 __all__ = ["predict"]
 

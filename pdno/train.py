@@ -34,7 +34,8 @@ __all__ = ["Objective", "Order", "Trained", "Training", "learning_rate", "train"
 Rows = NDArray[np.int64]
 Optimizer = Literal["adam", "adamw"]
 RateSchedule = Literal["constant", "step", "cosine", "one-cycle"]
-CHECKS = 20  # times that a run looks whether it keeps its budget
+CHECKS = 20  # parts of the steps that are left, after each of which a run looks at the clock
+SLACK = 0.03  # of the budget, by which it may be missed
 
 
 Objective = Callable[[Any, Rows, int, int], Tensor]
@@ -183,8 +184,8 @@ def train(
         seed: of the order of the pairs.
         folder: where checkpoints and logs go; a run that is found there is gone on with.
         plan: settings, as plain JSON types, that a run must share to be gone on with.
-        budget: seconds; where they do not suffice for the steps asked for, there will be fewer steps, and fewer still if the
-            machine turns out to be slower than at the start.
+        budget: seconds; where they do not suffice for the steps asked for, there will be fewer steps, as many as the pace of
+            the machine allows, which is looked at again and again.
         validate: the loss of a network on pairs that are not learned from.
         progress: called with (done, total, note).
         tell: called with what the user should know.
@@ -199,24 +200,24 @@ def train(
         if budget is not None:
             total = fabric.broadcast(min(total, _affordable(step, state, settings.rate, begin + budget)))
         record.checkpoint(state, total)
-    first, checks, began = state.step, max(1, total // CHECKS), time.monotonic()
-    every = math.ceil(total / settings.validations) if settings.validations and validate is not None else total + 1
+    left = None if budget is None else (begin + budget - time.monotonic()) * (1 - state.step / total)
+    table = Timetable(total, settings.total(pairs), state.step, left)
     with _interruptions() as interrupted:
-        while state.step < total:
+        while state.step < (total := table.total):
             rate = learning_rate(settings, state.step, total, pairs)
             loss, stop = step(rate, interrupted())
             state.losses.append(_finite(loss, state.step, total, settings))
+            every = math.ceil(total / settings.validations) if settings.validations and validate is not None else total + 1
             validating = state.step % every == 0 or (state.step == total and every <= total)
             if validating or state.step % settings.log_every == 0 or state.step == total:
                 row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None)
                 record.add(row, time.monotonic() - begin)
-            if budget is not None and state.step % checks == 0 and state.step < total:
-                pace = (time.monotonic() - began) / (state.step - first)
-                total = fabric.broadcast(_shortened(total, first, state.step, pace, budget - (began - begin)))
+            if table.due(state.step):
+                table.look(state.step, fabric)
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
             if stop or state.step == total or time.monotonic() - saved > settings.checkpoint_seconds:
-                record.checkpoint(state, total)
+                record.checkpoint(state, table.total)
                 saved = time.monotonic()
             if stop:
                 raise KeyboardInterrupt
@@ -292,16 +293,48 @@ def _affordable(step: Step, state: State, rate: float, deadline: float, tries: i
     return max(1, int((deadline - time.monotonic()) / seconds))
 
 
-def _shortened(total: int, first: int, step: int, seconds: float, budget: float) -> int:
-    """Fewer steps, if those planned would take longer than the budget: the machine may have become slower.
+class Timetable:
+    """How many steps there will be: those asked for, or as many as the time allows at the pace of the latest ones.
 
-    Of a run that was taken up at step `first`, the share of the budget that is left counts.
-
-    >>> _shortened(total=100, first=0, step=10, seconds=2.0, budget=100.0), _shortened(100, 0, 10, 1.0, 100.0)
-    (50, 100)
+    Args:
+        total: steps that are planned.
+        asked: steps that there may be.
+        step: steps that are behind.
+        seconds: that the rest may take; None for any time.
     """
-    left = budget * (1 - first / total) - (step - first) * seconds
-    return min(total, max(step + 1, step + int(left / seconds)))
+
+    def __init__(self, total: int, asked: int, step: int, seconds: float | None) -> None:
+        self.total, self.asked, self.seconds = total, asked, seconds
+        self.end = time.monotonic() + (seconds or 0.0)
+        self._mark(step)
+
+    def _mark(self, step: int) -> None:
+        self.step, self.time = step, time.monotonic()
+        self.next = step + max(1, (self.total - step) // CHECKS)
+
+    def due(self, step: int) -> bool:
+        """Whether to look at the clock: at the same steps in all processes."""
+        return self.seconds is not None and self.next <= step < self.total
+
+    def look(self, step: int, fabric: Any) -> None:
+        """Plan anew if the steps planned would end too late, or too early for what was asked."""
+        now = time.monotonic()
+        pace = (now - self.time) / (step - self.step)
+        self.total = fabric.broadcast(
+            replanned(self.total, self.asked, step, pace, self.end - now, SLACK * (self.seconds or 0))
+        )
+        self._mark(step)
+
+
+def replanned(total: int, asked: int, step: int, pace: float, left: float, slack: float) -> int:
+    """Steps, at a pace in seconds a step and with some seconds left: those planned, if they miss that by no more than `slack`.
+
+    >>> [replanned(100, 1000, 10, pace, left=90.0, slack=5.0) for pace in (0.5, 0.99, 2.0, 1e9)]
+    [190, 100, 55, 11]
+    """
+    if abs((total - step) * pace - left) <= slack:
+        return total
+    return min(asked, max(step + 1, step + int(left / pace)))
 
 
 def _finite(loss: float, step: int, total: int, settings: Training) -> float:

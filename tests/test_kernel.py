@@ -12,6 +12,7 @@ import pdno.mean.kernel as module
 from pdno import UserError
 from pdno.equation import Darcy
 from pdno.grid import Grid
+from pdno.mean.base import folds
 from pdno.mean.kernel import KERNELS, Hyper, Kernel, log_likelihood
 from pdno.symmetry import group, orbit
 
@@ -193,7 +194,38 @@ def test_residuals_of_averages_come_from_folds() -> None:
     a = inputs(24)
     kernel = Kernel("rq", symmetries=["translation", "odd-reflection"], kind="periodic", shifts=8).fit(a, np.sin(a))
     assert not kernel._copied
-    assert kernel.residuals(a, np.sin(a), count=3).shape == a.shape
+    residuals = kernel.residuals(a, np.sin(a), count=3)
+    for kept, out in folds(24, 3):
+        np.testing.assert_allclose(residuals[out], (np.sin(a) - relearned(kernel, a, np.sin(a), kept)(a))[out], atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [np.arange(30), np.repeat(np.arange(10), 3)], ids=["pairs", "groups"])
+def test_residuals_of_a_part(one_nugget, labels) -> None:
+    """Pairs that are not learned from, nor any of their group, have those of the whole part; others leave out their group."""
+    kernel, a, u = fitted(30, 0.1, most=20)
+    residuals = kernel.residuals(a, u, group=labels)
+    ((kept, out),) = kernel._sides(labels, 0)
+    assert not set(labels[kept]) & set(labels[out])
+    assert 18 <= len(kept) <= 20
+    part = relearned(kernel, a, u, kept)
+    np.testing.assert_allclose(residuals[out], (u - part(a))[out], atol=1e-12)
+    for label in np.unique(labels[kept]):
+        refit = relearned(kernel, a, u, kept[labels[kept] != label])
+        np.testing.assert_allclose(residuals[labels == label], (u - refit(a))[labels == label], rtol=1e-6, atol=1e-9)
+    if len(labels) == len(np.unique(labels)):
+        np.testing.assert_allclose(part(a), kernel(a), atol=1e-12)  # the part that the model itself has learned from
+
+
+def test_time_is_a_limit(monkeypatch) -> None:
+    """Without time the search ends where it begins, and as many pairs are learned from as it looked at."""
+    monkeypatch.setattr(module, "COARSE", 12)
+    a = inputs(40)
+    begun = Kernel("matern52", budget=1e-9).fit(a, operator(a))
+    assert "on 12 pairs of 40" in begun.describe()
+    assert begun.hyper.length in (1.0, 4.0, 16.0)
+    assert begun.residuals(a, operator(a)).shape == a.shape
+    whole = Kernel("matern52", budget=1e9).fit(a, operator(a))
+    np.testing.assert_array_equal(whole(a), Kernel("matern52").fit(a, operator(a))(a))
 
 
 # Symmetries

@@ -31,6 +31,7 @@ LAYERS = {
         "scaling",
         "frame",
         "symmetry",
+        "answer",
         "surrogate",
         "regression",
         "mean",

@@ -29,6 +29,7 @@ v(a) = k(a, a) − k(a)ᵀK_ν⁻¹k(a) + (1 − 1ᵀK_ν⁻¹k(a))²/(1ᵀK_ν�
 """
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy as shallow
 from functools import cache, partial
@@ -44,15 +45,16 @@ from ..errors import UserError, nearest
 from ..grid import Axis, Grid
 from ..loading import memory_allowed
 from ..symmetry import Characters, Own, Symmetry, check, group
-from .base import Array, Mean
+from .base import Array, Mean, folds
 from .covariance import KERNELS, Hyper, Units, Waves, modes_of, squared_waves, unit_of
-from .process import NUGGETS, Errors, Labels, cholesky_of, descend, levels, log_likelihood, project, regress, score
+from .process import LEVELS, NUGGETS, Errors, Labels, cholesky_of, descend, levels, log_likelihood, project, regress, score
 
 __all__ = ["KERNELS", "Hyper", "Kernel", "log_likelihood"]
 
 AUTO = KERNELS[:3]
 COARSE, FINE, LAST = 300, 800, 2000  # rows that choose κ, then ℓ, s and α, and at last the nuggets
 BANDS = 12  # of output modes
+WHOLE = 2.0  # work for all output modes, over that for some directions of them
 ORBIT, ROWS = 8, 8000  # largest group and largest number of rows that are learned from
 BLOCK = 2**22  # numbers that a prediction works on at a time
 
@@ -68,6 +70,7 @@ class Kernel(Mean):
             two in the plane, as far as they divide its points: few enough for copies to be learned from.
         log: whether inputs are taken by their logarithms; None tries it where they are positive.
         most: pairs that are learned from, drawn if there are more; None means 8000, or what half of the memory allows.
+        budget: seconds that `fit` and `residuals` may take together: the search ends earlier, and fewer pairs are learned from.
 
     Good values: the defaults, up to some thousand pairs; time grows as the cube of their number.
 
@@ -90,14 +93,16 @@ class Kernel(Mean):
         shifts: int | None = None,
         log: bool | None = None,
         most: int | None = None,
+        budget: float | None = None,
     ) -> None:
         if kernel not in ("auto", *KERNELS):
             raise UserError(f"kernel {kernel!r} is unknown; {nearest(kernel, ('auto', *KERNELS))}")
         if most is not None and most < 2:
             raise UserError(f"most = {most}: expected at least two pairs to learn from")
-        self.kernel, self.kind, self.shifts, self.log, self.most = kernel, kind, shifts, log, most
+        self.kernel, self.kind, self.shifts, self.log, self.most, self.budget = kernel, kind, shifts, log, most, budget
         self.symmetries = (symmetries,) if isinstance(symmetries, str) else tuple(symmetries)
         self._learned: dict[str, Array] = {}
+        self._timely: int | None = None  # pairs that the budget allows
 
     def settings(self) -> dict[str, Any]:
         if not all(isinstance(name, str) for name in self.symmetries):
@@ -114,9 +119,10 @@ class Kernel(Mean):
             u = np.broadcast_to(u.mean(axis=0), u.shape)
         self._prepare(a.shape, u.shape)
         check(self._elements, a[:1], u[:1])
+        self._timely, end = None, math.inf if self.budget is None else time.monotonic() + self.budget
         order = generator(seed, "kernel", 0).permutation(len(a))
+        self._choose(a, u, s, order[:LAST], self._pairs(len(a)), end)
         rows = np.sort(order[: self._pairs(len(a))])
-        self._choose(a, u, s, order[:LAST], len(rows))
         left = self._learn(a[rows], u[rows], s[rows], np.arange(len(rows)))
         sizes = [np.sqrt(np.square(x).reshape(len(x), -1).sum(axis=1)) for x in (left, u[rows])]
         self.error = float((sizes[0] / np.where(sizes[1] > 0, sizes[1], 1)).mean())
@@ -135,15 +141,30 @@ class Kernel(Mean):
     ) -> Array:
         """Closed-form residuals that leave out one pair, or group of pairs, with what was chosen once for all of them.
 
-        Where m is an average over symmetries, or learns from a part of the pairs only, `count` folds instead.
+        Pairs beyond those that are learned from are left out anyway. Where m is an average over symmetries, `count` folds.
         """
         copy = shallow(self) if self._learned else shallow(self).fit(a, u, scalars, seed)
-        if len(a) > copy._pairs(len(a)) or (len(copy._elements) > 1 and not copy._copied):
-            return super().residuals(a, u, scalars, group, count, seed)
+        a, u, s = _checked(a, u, scalars)
         labels = np.arange(len(a)) if group is None else np.unique(group, return_inverse=True)[1].reshape(-1)
         if labels.max() == 0:
             raise UserError("all pairs are of one group, so that nothing is left to learn from; bring at least two groups")
-        return copy._learn(*_checked(a, u, scalars), labels)
+        averaged = len(copy._elements) > 1 and not copy._copied
+        left, order = np.empty(u.shape), generator(seed, "kernel", 0).permutation(len(a))
+        for kept, out in folds(len(a), count, labels, seed) if averaged else copy._sides(labels, seed):
+            rows = np.sort(order[np.isin(order, kept)][: copy._pairs(len(kept))]) if averaged else kept
+            closed = copy._learn(a[rows], u[rows], s[rows], labels[rows])
+            left[out] = u[out] - copy(a[out], s[out])
+            if not averaged:
+                left[rows] = closed
+        return left
+
+    def _sides(self, labels: Labels, seed: int) -> Iterator[tuple[Labels, Labels]]:
+        """Rows to learn from, whole groups of them, and all others."""
+        order = generator(seed, "kernel", 0).permutation(int(labels.max()) + 1)
+        filled = np.cumsum(np.bincount(labels)[order])
+        some = order[: max(1, int((filled <= self._pairs(len(labels))).sum()))]
+        kept = np.isin(labels, some)
+        yield np.flatnonzero(kept), np.flatnonzero(~kept)
 
     def __call__(self, a: Array, scalars: Array | None = None) -> Array:
         a, s = self._inputs(a, scalars)
@@ -239,7 +260,7 @@ class Kernel(Mean):
         """How many pairs to learn from."""
         allowed, linear = memory_allowed(), self._needed(1, 0)
         fit = int((np.sqrt(linear**2 + 4 * 40 * allowed) - linear) / 80)
-        pairs = min(given, self.most or max(2, min(ROWS, fit)))
+        pairs = min(given, self.most or max(2, min(ROWS, fit)), self._timely or given)
         if self._needed(pairs) > allowed:
             raise UserError(
                 f"regression on {pairs} pairs needs {self._needed(pairs) / 1e9:.1f} GB of memory, {allowed / 1e9:.1f} GB are "
@@ -251,8 +272,9 @@ class Kernel(Mean):
         """Bytes: some matrices of the kernel, and fields."""
         return 8 * rows * (matrices * rows + 8 * sum(int(np.prod(shape[1:])) for shape in self._shapes))
 
-    def _choose(self, a: Array, u: Array, s: Array, rows: Labels, pairs: int) -> None:
+    def _choose(self, a: Array, u: Array, s: Array, rows: Labels, pairs: int, end: float) -> None:
         """Hyper-parameters and the nugget of each output mode, by leave-one-out errors: without symmetries, then with them."""
+        half = end if self.budget is None else end - self.budget / 2  # of the time is for the search
         images = self._elements if len(self._elements) <= ORBIT else self._elements[:1]
         some = rows[: max(2, FINE // len(images))]
         turned, tiled = np.concatenate([g.on_a(a[some]) for g in images]), np.tile(s[some], (len(images), 1))
@@ -264,21 +286,26 @@ class Kernel(Mean):
         a, u, s = a[rows], u[rows], s[rows]
         bands = self._bands(u.shape[1:])
         self._split_by(False)
-        errors = self._errors(units, a[:COARSE], u[:COARSE], s[:COARSE], bands)
+        m = min(COARSE, len(a))
+        errors = self._errors(units, a[:m], u[:m], s[:m], bands)
         kernels = AUTO if self.kernel == "auto" else (self.kernel,)
         grid = [Hyper(kernels[0], ell, e, log=log) for ell in (1.0, 4.0, 16.0) for e in (0.0, 1.0) for log in logs]
         start = min(grid, key=lambda h: score(errors(h)))
-        ends = [descend(start._replace(kernel=kernel), errors, (1.0, 0.5), s.shape[1] > 0) for kernel in kernels]
+        ends = [descend(start._replace(kernel=kernel), errors, (1.0, 0.5), s.shape[1] > 0, half) for kernel in kernels]
         self.hyper = min(ends, key=lambda h: score(errors(h)))
         self._units = units[self.hyper.log]
         self._split_by(self._may_copy(a[:4], s[:4], pairs))
-        if self._copied or len(a) > COARSE:
-            m = FINE // len(self._split.copies)
+        if self._copied or (len(a) > COARSE and time.monotonic() < half):
+            m = min(FINE // len(self._split.copies), len(a))
             errors = self._errors(units, a[:m], u[:m], s[:m], bands)
-            self.hyper = descend(self.hyper, errors, (0.5,), s.shape[1] > 0)
-        if len(a) > FINE and not self._copied:
-            errors = self._errors(units, a, u, s, bands)
+            self.hyper = descend(self.hyper, errors, (0.5,), s.shape[1] > 0, half)
+        if len(a) > FINE and not self._copied and time.monotonic() < half:
+            m, errors = len(a), self._errors(units, a, u, s, bands)
+        begin = time.monotonic()
         level, nuggets = levels(errors(self.hyper, 1))
+        if self.budget is not None:
+            once = (time.monotonic() - begin) * LEVELS / len(NUGGETS)  # for m pairs; both `fit` and `residuals` solve
+            self._timely = max(m, int(m * (max(0.0, end - time.monotonic()) / (WHOLE * 2 * once)) ** (1 / 3)))
         self._learned = {"level": level[bands].astype(np.float64), "nuggets": nuggets}
 
     def _may_copy(self, a: Array, s: Array, pairs: int) -> bool:

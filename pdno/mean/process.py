@@ -3,6 +3,8 @@
 See `pdno.mean.kernel` for the formulas.
 """
 
+import math
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +16,19 @@ from ..errors import UserError
 from .base import Array
 from .covariance import Hyper
 
-__all__ = ["NUGGETS", "Errors", "Labels", "cholesky_of", "descend", "levels", "log_likelihood", "project", "regress", "score"]
+__all__ = [
+    "LEVELS",
+    "NUGGETS",
+    "Errors",
+    "Labels",
+    "cholesky_of",
+    "descend",
+    "levels",
+    "log_likelihood",
+    "project",
+    "regress",
+    "score",
+]
 
 NUGGETS = 10.0 ** np.arange(3, -9.5, -0.5)
 SKETCH, LEVELS = 32, 3  # random directions of a band that choose, different nuggets
@@ -37,10 +51,10 @@ def score(curve: Array) -> float:
     return float(curve.min(axis=0).sum() / (curve[0].sum() or 1.0))
 
 
-def descend(h: Hyper, errors: Errors, steps: Sequence[float], scalars: bool) -> Hyper:
-    """Go to the best neighbour as long as that is better by a thousandth, with shorter and shorter steps."""
+def descend(h: Hyper, errors: Errors, steps: Sequence[float], scalars: bool, end: float = math.inf) -> Hyper:
+    """Go to the best neighbour as long as that is better by a thousandth, with shorter and shorter steps, until time ends."""
     for step in steps:
-        while True:
+        while time.monotonic() < end:
             best = min(h.near(step, scalars), key=lambda other: score(errors(other)))
             if not score(errors(best)) < score(errors(h)) * (1 - 1e-3):
                 break
