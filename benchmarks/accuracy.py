@@ -20,7 +20,7 @@ from pdno import metrics, results
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.mean import Network
 from pdno.mean.network import recipe
-from pdno.record import read_rows
+from pdno.record import sessions
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "accuracy.json"
@@ -79,9 +79,7 @@ def learned(case: Case, folder: Path) -> tuple[pdno.PDNO, Any, float | None]:
     model = case.model()
     model.tell = print
     model.learn(data.train, data.validation, run=folder / case.name)
-    times = [r["seconds"] for r in read_rows(folder / case.name / "mean" / "times.jsonl")]
-    logged = sum(t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t)  # of all sessions
-    seconds = max(perf_counter() - begin, logged)
+    seconds = max(perf_counter() - begin, sum(sessions(folder / case.name / "mean")))
     model.provenance["seconds"] = seconds
     path.parent.mkdir(parents=True, exist_ok=True)
     model.save(path)

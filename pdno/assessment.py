@@ -24,7 +24,7 @@ from .evaluation import FEWEST, LEVEL, Evaluation, evaluate
 from .loading import open_chosen
 from .lock import alone
 from .operator import PDNO
-from .record import read_rows
+from .record import sessions
 from .runs import config_of, data_of, trials_of
 from .saved import load
 from .selection import Selection
@@ -194,11 +194,9 @@ def _method(model: Surrogate, config: Config, facts: dict[str, Any]) -> str:
 
 
 def _training_seconds(run: Path) -> float | None:
-    """Of all sessions, in whose logs times begin anew, and of all that was tried for the mean."""
-    times = [row["seconds"] for row in read_rows(run / "times.jsonl")]
-    ends = [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
-    ends += [trial["seconds"] for trial in trials_of(run)]
-    return float(sum(ends)) if ends else None
+    """Of all sessions, and of all that was tried for the mean."""
+    spent = sessions(run) + [float(trial["seconds"]) for trial in trials_of(run)]
+    return sum(spent) if spent else None
 
 
 def _save_arrays(path: Path, e: Evaluation) -> None:

@@ -5,6 +5,8 @@ of what the training mean leaves:
 
     linear → kernel → fno and slim, each for a short while → the better one of these two, for the rest of its share of the time
 
+(one that has hardly begun to learn in its short while, where the other one has, gets a longer one).
+
 Trying ends early where nothing is left to learn: the answers are exact, or what they leave is white noise (neighbouring points
 have nothing in common with each other, nor with the input there). Networks go on unless, at the pace of PACE, they would not
 get below the best so far. Of candidates whose errors differ by less than the standard error of the difference, the cheaper one
@@ -34,8 +36,7 @@ __all__ = ["Chosen", "Trial", "learn_mean", "zeroed"]
 Array = NDArray[Any]
 EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
 WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
-SHORT, LONG = 0.08, 0.65  # shares of the time for a first look at a network, and until the chosen one has learned
-KERNEL = 0.3  # share of the time for the kernel
+KERNEL, SHORT = 0.2, 0.12  # shares of the time for the kernel, and for a first look at a network
 PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
 YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
 FEW = 8  # pairs below which networks are not tried
@@ -75,7 +76,7 @@ def learn_mean(
     symmetries: Sequence[str | Own] = (),
     kind: Kind | Sequence[Kind] = "cell",
     training: Training | None = None,
-    share: float = LONG,
+    share: float = 1.0,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Chosen:
     """A mean operator that has learned from pairs: the one asked for, or the best of some ("auto").
@@ -161,22 +162,15 @@ class Contest:
         """A short look at each network, then the better one for as long as it may; why the contest ended."""
         if len(self.pairs) < FEW:
             return f"{len(self.pairs)} pairs are too few for networks" if self.means else self.must("slim")
-        short = None if self.budget is None else self.budget * (SHORT / LONG if self.alone else 1 / 3)
+        short = None if self.budget is None else self.budget * (SHORT if self.alone else 1 / 3)
         for name in NETWORKS:
-            if self.alone and self.end is not None and short is not None:
-                short = min(short, self.end - time.monotonic())
-                if short < 1:
-                    self.skip(name, "no time was left")
-                    continue
-            try:
-                self.learned(self.network(self.kind_of(name), short), name if short is None else f"{name}, short")
-            except UserError as error:  # grids that a network cannot work on
-                self.skip(name, str(error))
-        tried = [name for name in self.means if name.split(",")[0] in NETWORKS]
-        if not tried or short is None or self.end is None or not self.alone:
+            self.look(name, short)
+        if not self.tried or short is None or self.end is None or not self.alone:
             return "it has the smallest error on held-out pairs"
-        best, leader = min(tried, key=self.error), self.best()
-        left = self.end - time.monotonic()
+        best = min(self.tried, key=self.error)
+        for name in [name for name in self.tried if self.error(name) > YOUNG > self.error(best)]:
+            self.look(name.split(",")[0], 2 * short, "longer")
+        best, leader, left = min(self.tried, key=self.error), self.best(), self.end - time.monotonic()
         hoped = self.error(best) * max(1.0, left / short) ** -PACE
         if left < 2 * short or (hoped > self.error(leader) and self.error(best) < YOUNG):
             return "networks would not get below its error in the time that is left, at the pace of their first steps"
@@ -186,6 +180,23 @@ class Contest:
         except UserError as error:  # such as a loss that is no number
             self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
+
+    def look(self, name: str, seconds: float | None, how: str = "short") -> None:
+        """Let a network learn for a while."""
+        if self.alone and self.end is not None and seconds is not None:
+            seconds = min(seconds, self.end - time.monotonic())
+            if seconds < 1:
+                self.skip(name, "no time was left")
+                return
+        try:
+            self.learned(self.network(self.kind_of(name), seconds), name if seconds is None else f"{name}, {how}")
+        except UserError as error:  # grids that a network cannot work on
+            self.skip(name, str(error))
+
+    @property
+    def tried(self) -> list[str]:
+        """Networks that have learned."""
+        return [name for name in self.means if name.split(",")[0] in NETWORKS]
 
     def kind_of(self, name: str) -> Any:
         """Settings of a network; on a line the spectral one is the quicker Fourier neural operator."""

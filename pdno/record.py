@@ -23,7 +23,7 @@ from . import checkpoint
 from .errors import UserError
 from .whole import replacing
 
-__all__ = ["Record", "State", "read_rows"]
+__all__ = ["Record", "State", "read_rows", "sessions"]
 
 KIND = "training"
 
@@ -148,6 +148,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return rows
+
+
+def sessions(folder: Path) -> list[float]:
+    """Seconds of each session of the run in a folder: in times.jsonl they begin anew."""
+    times = [float(row["seconds"]) for row in read_rows(folder / "times.jsonl")]
+    return [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
 
 
 def _differences(a: Any, b: Any, name: str = "") -> set[str]:

@@ -334,9 +334,7 @@ class Surrogate(Answers):
         assert isinstance(self.network, nn.Module)
         if not all(isinstance(each, str) for each in self.symmetries):
             raise UserError("own maps among the symmetries cannot be saved; expected names, such as 'square'")
-        tensors = {f"network.{name}": v for name, v in self.network.state_dict().items()}
-        for name, scaling in self.scalings.items():
-            tensors |= {f"scaling.{name}.{k}": torch.from_numpy(np.array(v)) for k, v in vars(scaling).items()}
+        tensors = self.weights()
         numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
         tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
         tensors |= {f"model.{name}": torch.from_numpy(np.array(v, order="C")) for name, v in self.arrays().items()}
@@ -345,6 +343,14 @@ class Surrogate(Answers):
             tensors |= {f"novelty.{name}": torch.from_numpy(np.array(v)) for name, v in self.novelty.arrays().items()}
         metadata = {"model": self.name, **self.settings(), "frame": frame.to_json(), "provenance": self.provenance}
         checkpoint.save(Path(path), "model", tensors, metadata)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Those of the network, and of the scales of what it sees."""
+        assert isinstance(self.network, nn.Module)
+        found = {f"network.{name}": v for name, v in self.network.state_dict().items()}
+        for name, scaling in self.scalings.items():
+            found |= {f"scaling.{name}.{k}": torch.from_numpy(np.array(v)) for k, v in vars(scaling).items()}
+        return found
 
     def arrays(self) -> dict[str, Array]:
         """Arrays of the model's own that are to be saved."""

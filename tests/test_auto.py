@@ -1,12 +1,13 @@
 """The default: what is tried, what is taken, and why."""
 
+import time
+
 import numpy as np
 import pytest
 
-import pdno
 from pdno import PDNO, Pairs, Training, UserError, auto
 from pdno.auto import Contest, correlation, learn_mean
-from pdno.mean import Linear
+from pdno.mean import Linear, Mean, Network
 from pdno.surrogate import Terms
 
 QUICK = Training(updates=3)
@@ -211,9 +212,53 @@ def test_the_budget_is_ten_minutes_unless_steps_are_said() -> None:
     assert PDNO(budget=20).budget == 20
 
 
-def test_a_budget_gives_networks_a_short_look_first() -> None:
-    pairs, validation = data(80), data(20, seed=1)
-    terms = Terms(progress=False, deadline=pdno.surrogate.time.monotonic() + 20)
-    chosen = learn_mean("auto", pairs, validation, terms)
-    assert tried(chosen)[:4] == ["linear", "kernel", "fno, short", "slim, short"]
-    assert pdno.surrogate.time.monotonic() < terms.deadline + 20
+class Scripted(Contest):
+    """Candidates learn nothing, in no time, and have the errors that are given."""
+
+    def __init__(self, errors: dict[str, float], seconds: float = 1e4) -> None:
+        terms = Terms(progress=False, deadline=time.monotonic() + seconds)
+        super().__init__(data(20), data(10, seed=1), terms, (), "cell", None, 1.0, lambda text: None)
+        self.script, self.given = errors, dict[str, float | None]()
+
+    def learned(self, mean: Mean, name: str) -> None:
+        self.means[name], self.errors[name] = mean, np.full((10, 1), self.script[name])
+        self.trials.append(auto.Trial(name, self.script[name], ""))
+        self.given[name] = mean.model.budget if isinstance(mean, Network) else mean.budget if name == "kernel" else None
+
+    def finished(self) -> str | None:
+        return None
+
+
+LOOKS = ["linear", "kernel", "fno, short", "slim, short"]
+
+
+@pytest.mark.parametrize(
+    ("fno", "slim", "more"),
+    [
+        (0.3, 0.2, ["slim"]),  # the better one goes on
+        (0.9, 0.2, ["fno, longer", "slim"]),  # one that has hardly begun is looked at again
+        (0.9, 0.8, ["slim"]),  # not if neither has
+        (0.4, 0.49, []),  # at their pace, they would not get below the kernel
+    ],
+)
+def test_a_budget_gives_networks_a_short_look_first(fno, slim, more) -> None:
+    errors = {"linear": 0.5, "kernel": 0.1 if more else 0.01, "fno, short": fno, "slim, short": slim}
+    contest = Scripted({**errors, "fno, longer": 0.6, "slim": 0.05, "fno": 0.05})
+    chosen = contest.run()
+    assert tried(chosen) == LOOKS + more
+    assert ("a slim UNet was taken" if more else "kernel regression was taken: networks would not") in chosen.why
+    given = contest.given
+    assert given["kernel"] == pytest.approx(auto.KERNEL * 1e4, rel=0.01)
+    assert given["fno, short"] == given["slim, short"] == pytest.approx(auto.SHORT * 1e4, rel=0.01)
+    assert given.get("slim", 1e4) == pytest.approx(1e4, rel=0.01)  # all that is left
+    assert given.get("fno, longer", 2 * given["fno, short"]) == 2 * given["fno, short"]
+
+
+def test_a_longer_look_may_turn_the_choice() -> None:
+    errors = dict(zip([*LOOKS, "fno, longer", "fno"], (0.5, 0.4, 0.9, 0.3, 0.1, 0.02), strict=True))
+    assert "a Fourier neural operator was taken" in Scripted(errors).run().why
+
+
+def test_without_time_networks_are_left_out() -> None:
+    chosen = Scripted({"linear": 0.5, "kernel": 0.1}, seconds=5).run()
+    assert [trial.note for trial in chosen.trials[2:]] == ["no time was left"] * 2

@@ -127,10 +127,7 @@ class Network(Mean):
 
     def arrays(self) -> dict[str, Any]:
         frame = self.model.fitted()
-        assert isinstance(self.model.network, nn.Module)
-        found: dict[str, Any] = {f"network.{name}": v.cpu().numpy() for name, v in self.model.network.state_dict().items()}
-        for name, scaling in self.model.scalings.items():
-            found |= {f"scaling.{name}.{key}": np.asarray(value) for key, value in vars(scaling).items()}
+        found = {name: v.cpu().numpy() for name, v in self.model.weights().items()}
         shapes = {"a_shape": frame.a_shape, "u_shape": frame.u_shape, "scalars": (frame.scalars,)}
         numbers = {name: np.array(values, dtype=np.float64) for name, values in shapes.items()}
         return {**found, **numbers, "updates": np.array([float(self.model.provenance.get("updates", 0))])}
