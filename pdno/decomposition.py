@@ -33,7 +33,7 @@ FEWEST = 100  # fields that can tell a Gaussian from others
 HELD, SHIFTED = 20, 1.5  # pairs held out, and how much larger their residuals may be than those out of fold
 OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
 TINY = 1e-300
-ORIENTED = 8  # elements of a group that residuals are turned by
+ORIENTED, NUMBERS = 8, 2**26  # elements of a group that residuals are turned by: fewer for so many numbers
 
 
 @dataclass
@@ -131,7 +131,7 @@ def decompose(
     measured, source = (held, validation) if validation and _harder(left, held, folded) else (left, pairs)
     assert measured is not None
     guide = folded or held is None or bool(np.mean(_rms(left) / np.maximum(_rms(held), TINY)) > OVERFIT)
-    s = _scale_of(measured, source, scale, kind, _few(elements))
+    s = _scale_of(measured, source, scale, kind, _few(elements, measured.size))
     whole = all(part is None or part.mask is None or part.mask.all() for part in (pairs, validation))
     t = Amplitude.of(measured, s, source.a, source.u - measured, seed) if whole else None
     noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
@@ -194,9 +194,10 @@ def _scale_of(left: Array, pairs: Pairs, scale: Any, kind: Kind | Sequence[Kind]
     return Scale.of(left, scale, mask=mask, periodic=periodic, group=groups)
 
 
-def _few(elements: Sequence[Symmetry]) -> Sequence[Symmetry]:
-    """Some elements, evenly from the list."""
-    return elements[:: max(1, len(elements) // ORIENTED)][:ORIENTED]
+def _few(elements: Sequence[Symmetry], size: int) -> Sequence[Symmetry]:
+    """Some elements, evenly from the list; copies of residuals of this size must not fill the memory."""
+    count = int(np.clip(NUMBERS // size, 1, ORIENTED))
+    return elements[:: max(1, len(elements) // count)][:count]
 
 
 def _left(mean: Mean, pairs: Pairs) -> Array:
