@@ -31,9 +31,12 @@ __all__ = ["Decomposition", "decompose"]
 Array = NDArray[Any]
 FEWEST = 100  # fields that can tell a Gaussian from others
 HELD, SHIFTED = 20, 1.5  # pairs held out, and how much larger their residuals may be than those out of fold
-OVERFIT = 0.7  # residuals of pairs learned from, over those held out, below which they are no guide
+SOME, OVERFIT = (
+    200,
+    0.7,
+)  # pairs that tell, and residuals of pairs learned from, over those held out, below which they are no guide
 TINY = 1e-300
-ORIENTED, NUMBERS = 8, 2**26  # elements of a group that residuals are turned by: fewer for so many numbers
+ORIENTED, NUMBERS = 8, 2**24  # elements of a group that residuals are turned by: fewer for so many numbers
 
 
 @dataclass
@@ -126,15 +129,16 @@ def decompose(
     if not mean.cheap_folds and not validation:
         raise UserError("the scale of what a network leaves is told by pairs held out; hold some out (validation=0.1)")
     folded = mean.cheap_folds and len(np.unique(_labels(pairs))) > 1
-    left = _out_of_fold(mean, pairs, seed) if folded else _left(mean, pairs)
+    noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
     held = _left(mean, validation) if validation else None
+    guide = folded or held is None or _is_guide(mean, pairs, held)
+    pairs = pairs if guide else _some(pairs)
+    left = _out_of_fold(mean, pairs, seed) if folded else _left(mean, pairs)
     measured, source = (held, validation) if validation and _harder(left, held, folded) else (left, pairs)
     assert measured is not None
-    guide = folded or held is None or bool(np.mean(_rms(left) / np.maximum(_rms(held), TINY)) > OVERFIT)
     s = _scale_of(measured, source, scale, kind, _few(elements, measured.size))
     whole = all(part is None or part.mask is None or part.mask.all() for part in (pairs, validation))
     t = Amplitude.of(measured, s, source.a, source.u - measured, seed) if whole else None
-    noise = replicate_noise(pairs.fingerprints(), zeroed(pairs), pairs.mask)
     size = f"; {t.describe()}" if t is not None else ""
     said = [f"{chosen.why}. {mean.describe()}", f"Residual scale: {s.describe()}{size}."]
     if folded and source is not pairs:
@@ -168,6 +172,15 @@ def looks_gaussian(r: Array, mask: Array | None = None) -> bool:
     if size.var() > 2 / points * size.mean() ** 2 * (1 + 6 / np.sqrt(len(size))):  # more than χ² of so many points
         return False
     return all(abs(each.mean()) < 4 * each.std(ddof=1) / np.sqrt(len(each)) for each in (skew, tails))
+
+
+def _is_guide(mean: Mean, pairs: Pairs, held: Array) -> bool:
+    """Whether residuals of pairs that m has learned from are like those of others: it may know them by heart."""
+    return bool(np.mean(_rms(_left(mean, _some(pairs))) / np.maximum(_rms(held), TINY)) > OVERFIT)
+
+
+def _some(pairs: Pairs) -> Pairs:
+    return pairs[:: max(1, len(pairs) // SOME)]
 
 
 def _harder(left: Array, held: Array | None, folded: bool) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pdno import PDNO
 from pdno.cli import main
-from tests.helpers import SMALL
+from tests.helpers import SMALL, normal, small
 
 
 @pytest.fixture
@@ -61,6 +62,18 @@ def done(tmp_path_factory) -> Path:
         main(shlex.split(f"train {folder / 'mine.npz'} {names} --out {folder / 'run'} {SMALL}"))
     assert stop.value.code == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """24 pairs of noise."""
+    return normal(24, 16), normal(24, 16, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(data) -> PDNO:
+    """One that has learned from `data` for milliseconds."""
+    return small().fit(*data, seed=0)
 
 
 @pytest.fixture
