@@ -2,6 +2,8 @@
 
 <!-- results/problem.json -->
 <!-- end -->
+
+A name after the file, as in "results/accuracy.json brief", is that of another table from it.
 """
 
 import json
@@ -11,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MARKED = re.compile(r"(<!-- (results/\w+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (results/\w+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 COLUMNS = {"problem": "test", "grid": "grid", "pairs": "train", "noise": "noise", "members": "members", "steps": "evaluations"}
 
@@ -54,6 +56,11 @@ WIDE: dict[str, dict[str, tuple[str, str]]] = {  # a line a problem: column → 
         "95 %": ("pdno", "coverage_95"),
         "seconds to learn": ("pdno", "train_seconds"),
     },
+    "results/accuracy.json brief": {
+        "MRLE": ("pdno", "mrle_mean_operator"),
+        "the paper's PDNO": ("pdno", "paper"),
+        "seconds to learn": ("pdno", "train_seconds"),
+    },
     "results/auto.json": {
         "CRPS, pdno": ("pdno", "crps"),
         **{name: (name, "crps") for name in ("ridge", "linear", "kernel", "fno", "unet")},
@@ -74,18 +81,23 @@ def wide(rows: list[dict[str, Any]], cells: dict[str, tuple[str, str]]) -> list[
         for method, name in cells.values():
             values = [row["value"] for row in own if (row["method"], row["metric"]) == (method, name)]
             values += [row[name] for row in own if row["method"] == method and row.get(name) is not None]
-            found.append(f"{values[0]:.3g}" if values else "")
+            found.append(number(values[0]) if values else "")
         lines.append("| " + " | ".join([*(str("" if key is None else key) for key in problem), *found]) + " |")
     return lines
 
 
+def number(value: float) -> str:
+    return f"{value:.0f}" if 100 <= value < 1e5 else f"{value:.3g}"
+
+
 def table(source: str) -> str:
     """The rows of a results file as a Markdown table."""
-    results = json.loads((ROOT / source).read_text())
+    file, _, name = source.partition(" ")
+    results = json.loads((ROOT / file).read_text())
     machine = results["machine"]
-    rows = results["rows"]
+    rows = [row for row in results["rows"] if name != "brief" or row["paper"] is not None]
     command = rows[0]["command"]
-    lines = [f"Measured by `{command}` on {machine['cores']} cores ({machine['processor']}), in `{source}`:", ""]
+    lines = [f"Measured by `{command}` on {machine['cores']} cores ({machine['processor']}), in `{file}`:", ""]
     if source in WIDE:
         return "\n".join([*lines, *wide(rows, WIDE[source])]) + "\n"
     columns = {name: key for name, key in COLUMNS.items() if any(row[key] not in (None, "none") for row in rows)}
