@@ -304,8 +304,9 @@ class Kernel(Mean):
         begin = time.monotonic()
         level, nuggets = levels(errors(self.hyper, 1))
         if self.budget is not None:
-            once = (time.monotonic() - begin) * LEVELS / len(NUGGETS)  # for m pairs; both `fit` and `residuals` solve
-            self._timely = max(m, int(m * (max(0.0, end - time.monotonic()) / (WHOLE * 2 * once)) ** (1 / 3)))
+            once = WHOLE * (time.monotonic() - begin) * LEVELS / len(NUGGETS)  # for m pairs
+            solves = 4 if len(self._elements) > 1 and not self._copied else 2  # as large, of `fit` and `residuals`
+            self._timely = max(m, int(m * (max(0.0, end - time.monotonic()) / (solves * once)) ** (1 / 3)))
         self._learned = {"level": level[bands].astype(np.float64), "nuggets": nuggets}
 
     def _may_copy(self, a: Array, s: Array, pairs: int) -> bool:
