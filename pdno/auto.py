@@ -13,7 +13,6 @@ get below the best so far. Of candidates whose errors differ by less than the st
 is taken.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -36,7 +35,7 @@ __all__ = ["Chosen", "Trial", "learn_mean", "zeroed"]
 Array = NDArray[Any]
 EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
 WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
-KERNEL, SHORT = 0.2, 0.12  # shares of the time for the kernel, and for a first look at a network
+KERNEL, SHORT = 0.5, 0.12  # shares of the time for the kernel, and for a first look at a network
 PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
 YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
 FEW = 8  # pairs below which networks are not tried
@@ -127,7 +126,7 @@ class Contest:
         self.pairs, self.validation, self.terms = pairs, validation, terms
         self.symmetries, self.kind, self.training, self.tell = symmetries, kind, training, tell
         left = terms.left(share)
-        self.alone = terms.devices == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1  # else clocks must not decide
+        self.alone = terms.alone
         self.budget, self.end = left, None if left is None else time.monotonic() + left
         self.trials: list[Trial] = []
         self.errors: dict[str, Array] = {}  # of each held-out pair

@@ -45,7 +45,8 @@ __all__ = ["PDNO"]
 
 Array = NDArray[Any]
 AUTO_STEPS = 20  # with the analytic variance; see docs/models.md for what is lost
-ERROR_VALUES = 2**15  # numbers from which each e_n is measured
+ERROR_VALUES = 32, 2**15  # pairs, or numbers, from which each e_n is measured
+FEWEST_VALUES = 8, 2**11  # the same without time
 PART = 32  # pairs that are denoised at once
 AUTO_BUDGET = 600.0  # seconds, where neither time nor steps are given
 MEAN_SHARE = 0.75  # of the time for the mean operator
@@ -212,7 +213,7 @@ class PDNO(Surrogate):
         if self.gaussian or self.variance != "analytic" or not validation:
             return
         with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
-            self.error = self.measure(validation, terms.seed, bar)
+            self.error = self.measure(validation, terms.seed, bar, terms.left() if terms.alone else None)
         if self.parts is not None and self.steps == "auto":
             self.auto_steps = self._fewest(validation, terms)
             self.said.append(f"{self.auto_steps} steps of the reverse chain are enough, by the CRPS of held-out pairs.")
@@ -278,12 +279,25 @@ class PDNO(Surrogate):
     def spread(self, a: Array, scalars: Array | None) -> tuple[Array | None, Array | None]:
         return (None, None) if self.parts is None else self.parts.spread(a, scalars, self.fitted().u_shape)
 
-    def measure(self, pairs: Pairs, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Array:
-        """The denoising error e_n, n = 0 … N, on pairs that were not learned from."""
-        shape = self.fitted().u_shape
-        count = min(len(pairs), max(32, ERROR_VALUES // int(np.prod(shape))))
+    def measure(
+        self,
+        pairs: Pairs,
+        seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+        seconds: float | None = None,
+    ) -> Array:
+        """The denoising error e_n, n = 0 … N, on pairs that were not learned from; fewer of them if time is short."""
+        shape, denoise = self.fitted().u_shape, self._denoiser()
+        least, usual = (max(some, values // int(np.prod(shape))) for some, values in (FEWEST_VALUES, ERROR_VALUES))
+        count = min(len(pairs), usual)
+        if seconds is not None:
+            a, u, _ = self.rows(pairs[:PART])(np.arange(min(PART, len(pairs))))
+            denoise(1, u, a)  # the first one also sets things up
+            begin = time.monotonic()
+            denoise(1, u, a)
+            each = (time.monotonic() - begin) * self.diffusion.schedule.n_steps / len(u)
+            count = min(count, max(least, int(seconds / each)))
         a, u, mask = self.rows(pairs[:count])(np.arange(count))
-        denoise = self._denoiser()
 
         def in_parts(n: int, v: Tensor, a: Tensor) -> Tensor:
             return torch.cat([denoise(n, *part) for part in zip(torch.split(v, PART), torch.split(a, PART), strict=True)])

@@ -4,6 +4,7 @@ A model says how it learns (`prepare`, `objective`) and how it draws members (`c
 there, so that judgement cannot tell models apart.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -48,6 +49,11 @@ class Terms:
     precision: str = "32-true"
     progress: bool = True
     deadline: float | None = None  # on the monotonic clock
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one process: several must not decide by their clocks, which may differ."""
+        return self.devices == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1
 
     def left(self, share: float = 1.0) -> float | None:
         """Seconds that are left, or a share of them; None if time does not matter."""

@@ -274,7 +274,7 @@ class Kernel(Mean):
 
     def _choose(self, a: Array, u: Array, s: Array, rows: Labels, pairs: int, end: float) -> None:
         """Hyper-parameters and the nugget of each output mode, by leave-one-out errors: without symmetries, then with them."""
-        half = end if self.budget is None else end - self.budget / 2  # of the time is for the search
+        stop = end if self.budget is None else end - self.budget / 3  # of the search
         images = self._elements if len(self._elements) <= ORBIT else self._elements[:1]
         some = rows[: max(2, FINE // len(images))]
         turned, tiled = np.concatenate([g.on_a(a[some]) for g in images]), np.tile(s[some], (len(images), 1))
@@ -291,15 +291,15 @@ class Kernel(Mean):
         kernels = AUTO if self.kernel == "auto" else (self.kernel,)
         grid = [Hyper(kernels[0], ell, e, log=log) for ell in (1.0, 4.0, 16.0) for e in (0.0, 1.0) for log in logs]
         start = min(grid, key=lambda h: score(errors(h)))
-        ends = [descend(start._replace(kernel=kernel), errors, (1.0, 0.5), s.shape[1] > 0, half) for kernel in kernels]
+        ends = [descend(start._replace(kernel=kernel), errors, (1.0, 0.5), s.shape[1] > 0, stop) for kernel in kernels]
         self.hyper = min(ends, key=lambda h: score(errors(h)))
         self._units = units[self.hyper.log]
         self._split_by(self._may_copy(a[:4], s[:4], pairs))
-        if self._copied or (len(a) > COARSE and time.monotonic() < half):
-            m = min(FINE // len(self._split.copies), len(a))
+        if self._copied or (len(a) > COARSE and time.monotonic() < stop):
+            m = min(int(FINE / len(self._split.copies) / len(self._split.signs) ** (1 / 3)), len(a))  # work of so many rows
             errors = self._errors(units, a[:m], u[:m], s[:m], bands)
-            self.hyper = descend(self.hyper, errors, (0.5,), s.shape[1] > 0, half)
-        if len(a) > FINE and not self._copied and time.monotonic() < half:
+            self.hyper = descend(self.hyper, errors, (0.5,), s.shape[1] > 0, stop)
+        if len(a) > FINE and not self._copied and time.monotonic() < stop:
             m, errors = len(a), self._errors(units, a, u, s, bands)
         begin = time.monotonic()
         level, nuggets = levels(errors(self.hyper, 1))

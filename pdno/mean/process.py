@@ -55,8 +55,9 @@ def descend(h: Hyper, errors: Errors, steps: Sequence[float], scalars: bool, end
     """Go to the best neighbour as long as that is better by a thousandth, with shorter and shorter steps, until time ends."""
     for step in steps:
         while time.monotonic() < end:
-            best = min(h.near(step, scalars), key=lambda other: score(errors(other)))
-            if not score(errors(best)) < score(errors(h)) * (1 - 1e-3):
+            near = [(score(errors(other)), other) for other in h.near(step, scalars) if time.monotonic() < end]
+            least, best = min(near, key=lambda pair: pair[0], default=(math.inf, h))
+            if not least < score(errors(h)) * (1 - 1e-3):
                 break
             h = best
     return h
