@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-judgement bench-means bench-accuracy bench-auto browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-judgement bench-means bench-accuracy bench-auto bench-budget browser coverage clean
 
 help:  ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +49,10 @@ bench-accuracy: $(READY)  ## train models for the paper's problems and judge the
 
 bench-auto: $(READY)  ## the default against its rivals, twenty minutes; DATA=FOLDER adds published sets: into results/ and docs/
 	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.tables
+
+bench-budget: $(READY)  ## whether the default keeps its budget, a quarter of an hour: into results/ and docs/
+	$(BIN)/python -m benchmarks.budget
 	$(BIN)/python -m benchmarks.tables
 
 bench-means: $(READY)  ## fit mean operators to the paper's problems, five minutes: into results/ and docs/

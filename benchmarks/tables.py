@@ -61,6 +61,11 @@ WIDE: dict[str, dict[str, tuple[str, str]]] = {  # a line a problem: column → 
         "the paper's PDNO": ("pdno", "paper"),
         "seconds to learn": ("pdno", "train_seconds"),
     },
+    "results/budget.json": {
+        "seconds to learn": ("pdno", "train_seconds"),
+        "over the budget": ("pdno", "time_over_budget"),
+        "MRLE of the mean": ("pdno", "mrle_mean_operator"),
+    },
     "results/auto.json": {
         "CRPS, pdno": ("pdno", "crps"),
         **{name: (name, "crps") for name in ("ridge", "linear", "kernel", "fno", "unet")},

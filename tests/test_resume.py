@@ -104,9 +104,10 @@ def background(command: list[str], ready: Callable[[], bool]) -> Iterator[subpro
         process.communicate()
 
 
-def test_killed_three_times_it_ends_with_the_same_bytes(data, whole, tmp_path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_it_ends_with_the_same_bytes(times, data, whole, tmp_path) -> None:
     run, moments = tmp_path / "run", np.random.default_rng(0)
-    for _ in range(3):
+    for _ in range(times):
         target = logged(run) + int(moments.integers(4, 12))
         with background([*ALONE, *train(data, run)], lambda target=target: logged(run) >= target) as process:
             time.sleep(moments.uniform(0, 0.03))
@@ -233,23 +234,17 @@ def finish(command: list[str]) -> None:
     subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT, timeout=120)
 
 
-@pytest.fixture(scope="module")
-def widowed(data, tmp_path_factory) -> SimpleNamespace:
-    """A run of two processes, one of which was killed."""
-    return killed_in(data, tmp_path_factory.mktemp("pair") / "run", 20, helper=True)
-
-
 @needs_proc
-def test_if_one_of_two_processes_dies_the_other_stops(widowed) -> None:
+@pytest.mark.slow
+def test_if_one_of_two_processes_dies_the_other_stops(data, tmp_path) -> None:
+    widowed = killed_in(data, tmp_path / "run", 20, helper=True)
     assert not widowed.left
     assert widowed.code != 0
     assert 20 <= logged(widowed.run) < 48
     assert not (widowed.run / "model.safetensors").exists()
 
 
-@needs_proc
-def test_two_processes_take_the_steps_of_one(widowed, data, tmp_path) -> None:
-    shutil.copytree(widowed.run, tmp_path / "two")
+def test_two_processes_take_the_steps_of_one(data, tmp_path) -> None:
     finish([*TOGETHER, *train(data, tmp_path / "two", *DOUBLE)])
     assert here(train(data, tmp_path / "one", *DOUBLE)) == 0
     one, two = (checkpoint.load(tmp_path / name / "model.safetensors", "model")[0] for name in ("one", "two"))

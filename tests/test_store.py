@@ -89,7 +89,10 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGINT, signal.SIGINT], [signal.SIGTERM]])
+OTHERS = [pytest.param(signals, marks=pytest.mark.slow) for signals in ([signal.SIGINT] * 2, [signal.SIGTERM])]
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT], *OTHERS])
 def test_interrupted_it_says_how_to_go_on(signals, tmp_path, uninterrupted) -> None:
     """Ctrl-C, an impatient Ctrl-C, and what batch systems send."""
     store = tmp_path / "d.zarr"

@@ -1,0 +1,40 @@
+"""Whether the default keeps its budget, into results/budget.json. Run by ``make bench-budget``; fifteen minutes.
+
+Darcy flow with the symmetries of the square is the hardest case: a kernel on symmetric copies, networks, and a diffusion.
+"""
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+import pdno
+from benchmarks.problem import row
+from pdno import metrics, results
+from pdno.equation import Burgers, Darcy
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "budget.json"
+CASES = ((Burgers(points=256), 1024, 40.0), (Darcy(points=32), 1000, 40.0), (Darcy(points=64), 1000, 600.0))
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    rows = []
+    for eq, pairs, budget in CASES:
+        data = pdno.generate(eq, pairs, 100).split(0.1, 0.0)
+        model = pdno.PDNO(budget=budget, symmetries=eq.symmetries, kind=eq.grid.axes[0].kind)
+        model.tell = lambda text: print(f"    {text}", flush=True)
+        begin = perf_counter()
+        model.learn(data.train, data.validation)
+        seconds = perf_counter() - begin
+        known = {"method": "pdno", "command": "make bench-budget", "train_seconds": seconds}
+        rows.append(row(eq, "time_over_budget", seconds / budget, pairs, **known))
+        assert model.parts is not None
+        score = metrics.mrle(model.parts.mean(data.test.a), data.test.u)
+        rows.append(row(eq, "mrle_mean_operator", score.value, pairs, **known, error=score.error))
+        print(f"{eq.name} {eq.grid}: {seconds:.0f} s of {budget:.0f} s, MRLE {score.value:.3g}", flush=True)
+        results.write(RESULTS, rows, machine=results.machine())
+
+
+if __name__ == "__main__":
+    main()
