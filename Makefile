@@ -43,7 +43,7 @@ bench: $(READY)  ## measure solvers, generator and networks into results/, and p
 	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.tables
 
-bench-accuracy: $(READY)  ## train models for the paper's problems and judge them, three hours: into results/ and docs/
+bench-accuracy: $(READY)  ## train models for the paper's problems and judge them, two hours: into results/ and docs/
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.tables
 

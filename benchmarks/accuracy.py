@@ -1,4 +1,4 @@
-"""The model on the paper's problems, into results/accuracy.json. Run by ``make bench-accuracy``; three hours on two cores.
+"""The model on the paper's problems, into results/accuracy.json. Run by ``make bench-accuracy``; two hours on two cores.
 
 Each case learns from as many pairs as the paper's (a tenth of them held out, never learned from) and is judged by 100 fresh
 inputs: MRLE of the mean against clean outputs, the rest against observations of their own noise. Models are kept in

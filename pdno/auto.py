@@ -100,8 +100,8 @@ def learn_mean(
             )
         if isinstance(mean, Network):
             contest.limit(mean, terms.left(share))
-        elif isinstance(mean, Kernel) and mean.budget is None and contest.alone:
-            mean.budget = contest.budget
+        elif isinstance(mean, Kernel) and not isinstance(asked, Mean) and contest.alone:
+            mean.budget = contest.budget  # one that was brought keeps its own
         contest.learned(mean, "mean")
         return Chosen(mean, tuple(contest.trials), "as asked for", bool(validation) and contest.exact("mean"))
     if not validation:
