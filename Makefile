@@ -47,7 +47,7 @@ bench-accuracy: $(READY)  ## train models for the paper's problems and judge the
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.tables
 
-bench-auto: $(READY)  ## the default against its rivals, twenty minutes; DATA=FOLDER adds published sets: into results/ and docs/
+bench-auto: $(READY)  ## the default against its rivals, an hour; DATA=FOLDER adds published sets: into results/ and docs/
 	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.tables
 

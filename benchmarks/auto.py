@@ -1,4 +1,4 @@
-"""The default against its rivals, into results/auto.json. Run by ``make bench-auto``; some twenty minutes on two cores.
+"""The default against its rivals, into results/auto.json. Run by ``make bench-auto``; an hour on two cores with all data.
 
 Data: the four equations, and sets that other people published (``make bench-auto DATA=FOLDER``). On each, `PDNO()` and linear,
 kernel, FNO and UNet regression get the same pairs, symmetries and time, each all of it; CRPS is that of observations that none
@@ -8,6 +8,7 @@ of them has seen, for a rival the mean absolute error of its one answer. Plain r
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -38,11 +39,14 @@ EQUATIONS: tuple[tuple[Equation, int, str], ...] = (
 )
 
 
-def published(folder: Path) -> Iterator[tuple[str, Dataset, dict[str, Any]]]:
+Problem = tuple[str, Callable[[], Dataset], dict[str, Any]]  # name, its data, and what is known of it
+
+
+def published(folder: Path) -> Iterator[Problem]:
     """Data sets by others, opened as `pdno inspect` suggests; no symmetries are declared."""
     for name, (file, chosen) in PUBLISHED.items():
         if (folder / name / file).exists():
-            yield name, open_chosen(folder / name / file, chosen), {}
+            yield name, partial(open_chosen, folder / name / file, chosen), {}
 
 
 PUBLISHED = {
@@ -71,10 +75,10 @@ PUBLISHED = {
 }
 
 
-def generated() -> Iterator[tuple[str, Dataset, dict[str, Any]]]:
+def generated() -> Iterator[Problem]:
     for eq, train, noise in EQUATIONS:
         known = {"symmetries": eq.symmetries, "kind": eq.grid.axes[0].kind}
-        yield eq.name, pdno.generate(eq, train, 100, noise), known
+        yield eq.name, partial(pdno.generate, eq, train, 100, noise), known
 
 
 def methods(budget: float, known: dict[str, Any]) -> dict[str, Callable[[], Surrogate]]:
@@ -89,43 +93,45 @@ def methods(budget: float, known: dict[str, Any]) -> dict[str, Callable[[], Surr
     }
 
 
-def measured(name: str, data: Dataset, known: dict[str, Any], budget: float, members: int) -> Iterator[Row]:
+def measured(name: str, data: Dataset, model: Surrogate, method: str, budget: float, members: int) -> Iterator[Row]:
     held = data.split(0.1, 0.0 if len(data.test) else 0.1)
     held = replace(held, test=held.test[:200])
-    for method, make in methods(budget, known).items():
-        model = make()
-        if isinstance(model, pdno.PDNO):
-            model.tell = lambda text: print(f"    {text}", flush=True)
-        begin = perf_counter()
-        model.learn(held.train, held.validation)
-        seconds = perf_counter() - begin
-        e = pdno.evaluate(model, held, members=members, calibrate=0)
-        grid = "x".join(map(str, np.shape(held.train.u)[2:]))
-        row: Row = {"test": name, "method": method, "grid": grid, "train": len(held.train), "noise": e.facts["noise"]}
-        row |= {"parameters": model.parameters, "train_seconds": seconds, "members": members, "command": "make bench-auto"}
-        for metric in SCORES:
-            if metric in e.scores:
-                yield results.row(metric, e.scores[metric].value, **row, error=e.scores[metric].error, seed=0)
-        yield results.row("time_over_budget", seconds / budget, **row, seed=0)
-        told = [f"{metric} {e.scores[metric].value:.4g}" for metric in SCORES if metric in e.scores]
-        print(f"{name:>24} {method:>7}", *told, f"{seconds:.0f} s", flush=True)
+    if isinstance(model, pdno.PDNO):
+        model.tell = lambda text: print(f"    {text}", flush=True)
+    begin = perf_counter()
+    model.learn(held.train, held.validation)
+    seconds = perf_counter() - begin
+    e = pdno.evaluate(model, held, members=members, calibrate=0)
+    grid = "x".join(map(str, np.shape(held.train.u)[2:]))
+    row: Row = {"test": name, "method": method, "grid": grid, "train": len(held.train), "noise": e.facts["noise"]}
+    row |= {"parameters": model.parameters, "train_seconds": seconds, "members": members, "command": "make bench-auto"}
+    for metric in SCORES:
+        if metric in e.scores:
+            yield results.row(metric, e.scores[metric].value, **row, error=e.scores[metric].error, seed=0)
+    yield results.row("time_over_budget", seconds / budget, **row, seed=0)
+    told = [f"{metric} {e.scores[metric].value:.4g}" for metric in SCORES if metric in e.scores]
+    print(f"{name:>24} {method:>7}", *told, f"{seconds:.0f} s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of published data, one folder each")
-    parser.add_argument("--budget", type=float, default=30.0, help="seconds for each model")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds for each model")
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="data sets; others keep their rows")
+    parser.add_argument("--methods", nargs="*", default=[], metavar="NAME", help="models, such as pdno; others keep their rows")
     options = parser.parse_args()
     others = () if options.data is None else published(options.data)
-    for name, data, known in (*generated(), *others):
-        if not options.only or name in options.only:
-            rows = list(measured(name, data, known, options.budget, options.members))
-            old = results.read(RESULTS)["rows"] if RESULTS.exists() else []
-            results.write(
-                RESULTS, [r for r in old if r["test"] != name] + rows, machine=results.machine(), budget=options.budget
-            )
+    for name, load, known in (*generated(), *others):
+        if options.only and name not in options.only:
+            continue
+        data = load()
+        for method, make in methods(options.budget, known).items():
+            if not options.methods or method in options.methods:
+                rows = list(measured(name, data, make(), method, options.budget, options.members))
+                old = results.read(RESULTS)["rows"] if RESULTS.exists() else []
+                kept = [r for r in old if (r["test"], r["method"]) != (name, method)]
+                results.write(RESULTS, kept + rows, machine=results.machine(), budget=options.budget)
 
 
 if __name__ == "__main__":

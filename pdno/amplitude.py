@@ -3,9 +3,9 @@ r"""How large the error of an answer is, from the input: residuals of regression
     r = t S ξ,        log t = c + βᵀφ(a) + e,
 
 t being the size of the residual of one field relative to that of S ξ, φ(a) some logarithms of how large and how rough the
-input and the answer m(a) are, and e what these do not tell, drawn from the sizes that were seen. c and β are found by ridge
-regression, its penalty by leaving out one field at a time, and e are the errors of that. Where sizes scatter no more than those
-of S ξ do by chance, t = 1: noise that is the same for all inputs stays exactly that.
+input and the answer m(a) are, scalars and their logarithms, and e what these do not tell, drawn from the sizes that were seen.
+c and β are found by ridge regression, its penalty by leaving out one field at a time, and e are the errors of that. Where sizes
+scatter no more than those of S ξ do by chance, t = 1: noise that is the same for all inputs stays exactly that.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ __all__ = ["Amplitude"]
 Array = NDArray[Any]
 FEWEST = 20  # fields that sizes can be told from
 DRAWN = 256  # fields that tell how much sizes scatter by chance
+SOME = 64  # of e, where sums over all of them are to be taken
 TINY = 1e-30
 
 
@@ -46,7 +47,9 @@ class Amplitude:
     rest: Array
 
     @classmethod
-    def of(cls, residuals: Array, scale: Scale, a: Array, m: Array, seed: int = 0) -> "Amplitude | None":
+    def of(
+        cls, residuals: Array, scale: Scale, a: Array, m: Array, scalars: Array | None = None, seed: int = 0
+    ) -> "Amplitude | None":
         """From residuals that m has not learned from, their inputs and answers; None if all are of one size but for chance."""
         sizes = _sizes(residuals, scale)
         if len(residuals) < FEWEST or not (sizes > 0).all():
@@ -58,17 +61,22 @@ class Amplitude:
         doubt = chance * np.sqrt(2 / len(log_t))
         if log_t.var(ddof=1) < 1.5 * chance + 3 * doubt:
             return None
-        x = _features(a, m)
+        x = _features(a, m, scalars)
         centre, spread = x.mean(axis=0), x.std(axis=0)
         spread = np.where(spread > 1e-6, spread, np.inf)
         slope, rest = _ridge((x - centre) / spread, log_t - log_t.mean())
         kept = np.sqrt(max(0.0, 1 - chance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
         return cls(float(log_t.mean() - by_chance.mean()), slope, centre, spread, np.sort(kept * (rest - rest.mean())))
 
-    def __call__(self, a: Array, m: Array) -> Array:
+    def __call__(self, a: Array, m: Array, scalars: Array | None = None) -> Array:
         """t without e, for inputs and answers: (sample,)."""
-        x = (_features(a, m) - self.centre) / self.spread
+        x = (_features(a, m, scalars) - self.centre) / self.spread
         return np.asarray(np.exp(self.constant + np.clip(x, -4, 4) @ self.slope))
+
+    @property
+    def sizes(self) -> Array:
+        """exp(e), at most SOME of them."""
+        return np.exp(self.rest[:: max(1, len(self.rest) // SOME)])
 
     def draw(self, seed: int, inputs: Array, members: Array) -> Array:
         """exp(e) for each (input, member): a function of (seed, input, member)."""
@@ -100,14 +108,19 @@ def _sizes(residuals: Array, scale: Scale) -> Array:
     return np.sqrt(shares.mean(axis=1)) if shares.shape[1] else np.zeros(len(residuals))
 
 
-def _features(a: Array, m: Array) -> Array:
-    """Logarithms of size, roughness and steepest slope of each channel of the input and of the answer: (sample, number)."""
+def _features(a: Array, m: Array, scalars: Array | None) -> Array:
+    """Logarithms of size, roughness and steepest slope of each channel of the input and of the answer, and scalars.
+
+    (sample, number). Of a scalar, itself and the logarithm of its size.
+    """
     columns = []
     for field in (channel for fields in (a, m) for channel in np.moveaxis(fields, 1, 0)):
         steps = [np.abs(np.diff(field, axis=k)).reshape(len(field), -1) for k in range(1, field.ndim)]
         slopes = np.concatenate([*steps, np.zeros((len(field), 1))], axis=1)
         size = np.sqrt(np.mean(field.reshape(len(field), -1) ** 2, axis=1))
         columns += [np.log(np.maximum(x, TINY)) for x in (size, np.sqrt(np.mean(slopes**2, axis=1)), slopes.max(axis=1))]
+    for x in () if scalars is None else scalars.T:
+        columns += [x, np.log(np.maximum(np.abs(x), TINY))]
     return np.stack(columns, axis=1)
 
 

@@ -5,7 +5,8 @@ of what the training mean leaves:
 
     linear → kernel → fno and slim, each for a short while → the better one of these two, for the rest of its share of the time
 
-(one that has hardly begun to learn in its short while, where the other one has, gets a longer one).
+(one that has hardly begun to learn in its short while, where the other one has, gets a longer one; where they are close, each
+goes on for half of the time).
 
 Trying ends early where nothing is left to learn: the answers are exact, or what they leave is white noise (neighbouring points
 have nothing in common with each other, nor with the input there). Networks go on unless, at the pace of PACE, they would not
@@ -30,13 +31,14 @@ from .surrogate import Terms
 from .symmetry import Own
 from .train import Training
 
-__all__ = ["Chosen", "Trial", "learn_mean", "zeroed"]
+__all__ = ["NETWORKS", "Chosen", "Trial", "learn_mean", "zeroed"]
 
 Array = NDArray[Any]
 EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
 WHITE = 0.03  # correlation of neighbouring points, below which what is left is noise
-KERNEL, SHORT = 0.5, 0.12  # shares of the time for the kernel, and for a first look at a network
-PACE = 0.35  # errors of networks fall at least about as time to the power −PACE
+KERNEL, SHORT = 0.35, 0.1  # shares of the time for the kernel, and for a first look at a network
+PACE = 0.7  # errors of networks fall at most about as time to the power −PACE
+CLOSE = 1.5  # ratio of errors after a short while, below which either network may be the better one in the end
 YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
 FEW = 8  # pairs below which networks are not tried
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
@@ -50,6 +52,7 @@ class Trial:
     error: float | None
     note: str
     seconds: float = field(default=0.0, compare=False)
+    taken: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What is the same whenever it is tried: all but the time."""
@@ -103,7 +106,7 @@ def learn_mean(
         elif isinstance(mean, Kernel) and not isinstance(asked, Mean) and contest.alone:
             mean.budget = contest.budget  # one that was brought keeps its own
         contest.learned(mean, "mean")
-        return Chosen(mean, tuple(contest.trials), "as asked for", bool(validation) and contest.exact("mean"))
+        return Chosen(mean, contest.settled("mean"), "as asked for", bool(validation) and contest.exact("mean"))
     if not validation:
         raise UserError('mean="auto" chooses by pairs that are not learned from; hold some out (validation=0.1)')
     return contest.run()
@@ -132,7 +135,7 @@ class Contest:
         self.errors: dict[str, Array] = {}  # of each held-out pair
         self.means: dict[str, Mean] = {}
         self.holes = pairs.mask is not None and bool((pairs.mask != pairs.mask[:1]).any())
-        self.centre = zeroed(pairs).mean(axis=0)
+        self.centre = zeroed(pairs).sum(axis=0) / (len(pairs) if pairs.mask is None else np.maximum(pairs.mask.sum(axis=0), 1))
         self.unit = _unit(validation, self.centre) if validation else np.ones(0)
 
     def run(self) -> Chosen:
@@ -145,7 +148,10 @@ class Contest:
         if reason is None:
             reason = self.networks()
         best = self.best()
-        return Chosen(self.means[best], tuple(self.trials), f"{self.named(best)} was taken: {reason}", self.exact(best))
+        return Chosen(self.means[best], self.settled(best), f"{self.named(best)} was taken: {reason}", self.exact(best))
+
+    def settled(self, taken: str) -> tuple[Trial, ...]:
+        return tuple(replace(trial, taken=trial.name == taken) for trial in self.trials)
 
     def closed(self, name: str, mean: Mean) -> None:
         """A candidate with a closed form."""
@@ -164,20 +170,26 @@ class Contest:
         short = None if self.budget is None else self.budget * (SHORT if self.alone else 1 / 3)
         for name in NETWORKS:
             self.look(name, short)
-        if not self.tried or short is None or self.end is None or not self.alone:
+        looks = self.looks
+        if not looks or short is None or self.end is None or not self.alone:
             return "it has the smallest error on held-out pairs"
-        best = min(self.tried, key=self.error)
-        for name in [name for name in self.tried if self.error(name) > YOUNG > self.error(best)]:
-            self.look(name.split(",")[0], 2 * short, "longer")
-        best, leader, left = min(self.tried, key=self.error), self.best(), self.end - time.monotonic()
-        hoped = self.error(best) * max(1.0, left / short) ** -PACE
-        if left < 2 * short or (hoped > self.error(leader) and self.error(best) < YOUNG):
+        for name in [name for name in looks if looks[name] > YOUNG > min(looks.values())]:
+            self.look(name, 2 * short, "longer")
+        return self.race(short, self.end - time.monotonic())
+
+    def race(self, short: float, left: float) -> str:
+        """The better network, or both where they are close, for the time that is left; why the contest ended."""
+        looks = self.looks
+        best = min(looks.values())
+        hoped = best * max(1.0, left / short) ** -PACE
+        if left < 2 * short or (hoped > self.error(self.best()) and best < YOUNG):
             return "networks would not get below its error in the time that is left, at the pace of their first steps"
-        name = best.split(",")[0]
-        try:
-            self.learned(self.network(self.kind_of(name), left), name)
-        except UserError as error:  # such as a loss that is no number
-            self.skip(name, str(error))
+        close = [name for name in looks if looks[name] <= (CLOSE if left > 4 * short else 1.0) * best]
+        for name in close:
+            try:
+                self.learned(self.network(self.kind_of(name), left / len(close)), name)
+            except UserError as error:  # such as a loss that is no number
+                self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
 
     def look(self, name: str, seconds: float | None, how: str = "short") -> None:
@@ -193,9 +205,14 @@ class Contest:
             self.skip(name, str(error))
 
     @property
-    def tried(self) -> list[str]:
-        """Networks that have learned."""
-        return [name for name in self.means if name.split(",")[0] in NETWORKS]
+    def looks(self) -> dict[str, float]:
+        """Networks that have learned, and the least error of each."""
+        found: dict[str, float] = {}
+        for trial in self.trials:
+            name = trial.name.split(",")[0]
+            if name in NETWORKS and trial.error is not None:
+                found[name] = min(trial.error, found.get(name, np.inf))
+        return found
 
     def kind_of(self, name: str) -> Any:
         """Settings of a network; on a line the spectral one is the quicker Fourier neural operator."""
@@ -223,7 +240,7 @@ class Contest:
         """Fit a candidate and measure it."""
         begin = time.monotonic()
         if isinstance(mean, Network):
-            mean.learn(self.pairs, self.validation, replace(self.terms, deadline=None), name.replace(", ", "-"))
+            mean.learn(self.pairs, self.validation, self.terms, name.replace(", ", "-"))
         else:
             mean.fit(self.pairs.a, zeroed(self.pairs), self.pairs.scalars, self.terms.seed)
         seconds = time.monotonic() - begin

@@ -10,12 +10,11 @@ from torch import nn
 from .basis import Kind
 from .dataset import Pairs
 from .errors import UserError, nearest
-from .mean import Mean, mean_of
+from .mean import Kernel, Mean, mean_of
+from .paper import FNO_TESTS
 from .regression import Regression
-from .scaling import Normalise
 from .surrogate import Surrogate, Terms, chosen
 from .symmetry import Own
-from .train import Training
 
 __all__ = ["FNO", "Plain", "UNet"]
 
@@ -38,9 +37,9 @@ class FNO(Regression):
     @classmethod
     def paper(cls, test: str) -> "FNO":
         """The baseline of the paper for "darcy", "burgers" or "advection"."""
-        if test not in PAPER:
-            raise UserError(f"the paper compares FNO on other tests than {test!r}; {nearest(test, PAPER)}")
-        return cls(**PAPER[test])
+        if test not in FNO_TESTS:
+            raise UserError(f"the paper compares FNO on other tests than {test!r}; {nearest(test, FNO_TESTS)}")
+        return cls(**FNO_TESTS[test])
 
 
 class UNet(Regression):
@@ -87,6 +86,8 @@ class Plain(Surrogate):
         if pairs.mask is not None and not pairs.mask.all():
             raise UserError(f"{self.asked_mean!r} regression needs outputs without holes; learn with a network instead")
         self.mean_operator = mean_of(self.asked_mean, symmetries=self.symmetries, kind=self.kind)
+        if isinstance(self.mean_operator, Kernel) and not isinstance(self.asked_mean, Mean):
+            self.mean_operator.budget = terms.left()
         self.mean_operator.fit(pairs.a, pairs.u, pairs.scalars, terms.seed)
         return pairs, validation
 
@@ -124,25 +125,3 @@ class Plain(Surrogate):
     def from_settings(cls, settings: Mapping[str, Any]) -> "Plain":
         """The model that `settings` describes, without what it learned."""
         return cls(settings["mean"], **{k: v for k, v in chosen(settings).items() if k != "normalise"})
-
-
-def _recipe(modes: int, width: int, halve_every: float, normalise: Normalise = "none") -> dict[str, Any]:
-    training = Training(
-        epochs=500,
-        batch=20,
-        optimizer="adam",
-        rate=1e-3,
-        rate_schedule="step",
-        halve_every=halve_every,
-        weight_decay=1e-4,
-        ema=0.0,
-        clip=0.0,
-    )
-    return {"network": {"kind": "fno", "modes": modes, "width": width}, "normalise": normalise, "training": training}
-
-
-PAPER = {
-    "darcy": _recipe(12, 32, 100, "pointwise"),
-    "burgers": _recipe(16, 64, 50),
-    "advection": _recipe(16, 128, 50),
-}

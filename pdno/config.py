@@ -29,7 +29,8 @@ from .errors import UserError, nearest
 from .field import Field
 from .mean import mean_of
 from .mean.network import recipe
-from .operator import PAPER, PDNO
+from .operator import PDNO
+from .paper import PDNO_TESTS
 from .reverse import Rule
 from .scaling import Normalise
 from .schedule import Schedule, Spacing
@@ -140,9 +141,9 @@ class Config(Section):
             return cls()
         if name in RIVALS:
             return cls(model=ModelSection(kind=name))  # type: ignore[arg-type]
-        if kind == "paper" and test in PAPER and noisy in ("", "noisy"):
+        if kind == "paper" and test in PDNO_TESTS and noisy in ("", "noisy"):
             return cls.of(PDNO.paper(test, bool(noisy)))
-        known = ["auto", *RIVALS, *(f"paper:{test}" for test in PAPER), *(f"paper:{test}:noisy" for test in PAPER)]
+        known = ["auto", *RIVALS, *(f"paper:{test}" for test in PDNO_TESTS), *(f"paper:{test}:noisy" for test in PDNO_TESTS)]
         raise UserError(f"preset {name!r} is unknown; {nearest(name, known)}")
 
     @classmethod

@@ -260,16 +260,16 @@ def _check_counts(counts: Mapping[str, int]) -> None:
 
 
 def _divide(pairs: Pairs, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.intp]]:
-    """Rows of each held-out part and of train, drawn by group (each pair is its own where there are none)."""
+    """Rows of each held-out part and of train, drawn by group; without groups, pairs of equal inputs stay together."""
     if not (all(f >= 0 for f in fractions.values()) and sum(fractions.values()) < 1):
         raise UserError(f"fractions {dict(fractions)} were asked for; expected none negative, and something left to learn from")
-    group = np.arange(len(pairs)) if pairs.group is None else pairs.group
-    names = np.arange(group.max() + 1 if len(group) else 0)
+    group = _apart(pairs, min((f for f in fractions.values() if f), default=1.0))
+    names = np.unique(group)
     shuffled = generator(seed, "split", 0).permutation(names)
     rows, begin = {}, 0
     for part, fraction in fractions.items():
-        end = begin + round(fraction * len(names))
-        if fraction and end == begin:
+        end = begin + (max(1, round(fraction * len(names))) if fraction else 0)
+        if fraction and end >= len(names):
             raise UserError(
                 f"{len(names)} independent pairs are too few to hold out {fraction:g} of them for {part}; bring more"
             )
@@ -277,3 +277,12 @@ def _divide(pairs: Pairs, fractions: Mapping[str, float], seed: int) -> dict[str
         begin = end
     rows["train"] = np.flatnonzero(np.isin(group, shuffled[begin:]))
     return rows
+
+
+def _apart(pairs: Pairs, least: float) -> NDArray[np.intp]:
+    """A label for each pair, the same for those that must stay together: groups, or equal inputs unless these are too few."""
+    if pairs.group is not None:
+        return np.asarray(pairs.group)
+    rows = np.arange(len(pairs))
+    _, first, inverse = np.unique(pairs.fingerprints(), return_index=True, return_inverse=True)
+    return rows if least * len(first) < 1 else first[inverse.reshape(-1)]

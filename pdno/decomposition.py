@@ -54,7 +54,12 @@ class Decomposition:
     def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
         """m(a) and t(a)."""
         m = self.mean(a, scalars)
-        return m, np.ones(len(a)) if self.amplitude is None else self.amplitude(a, m)
+        return m, np.ones(len(a)) if self.amplitude is None else self.amplitude(a, m, scalars)
+
+    @property
+    def sizes(self) -> Array:
+        """exp(e): how much larger fields are than t(a) says, some values of equal chance."""
+        return np.ones(1) if self.amplitude is None else self.amplitude.sizes
 
     def left(self, a: Array, u: Array, scalars: Array | None) -> tuple[Array, Array]:
         """(u − m(a))/t(a), and t(a)."""
@@ -73,8 +78,10 @@ class Decomposition:
 
     def normalise(self, left: Array, pairs: Pairs) -> Array:
         """r of residuals u − m(a)."""
-        t = 1.0 if self.amplitude is None else self.amplitude(pairs.a, pairs.u - left).reshape(-1, *(1,) * (left.ndim - 1))
-        return self.scale.normalise(left / t)
+        if self.amplitude is None:
+            return self.scale.normalise(left)
+        t = self.amplitude(pairs.a, pairs.u - left, pairs.scalars)
+        return self.scale.normalise(left / t.reshape(-1, *(1,) * (left.ndim - 1)))
 
     def settings(self) -> dict[str, Any]:
         """What `restored` needs beside the arrays, as plain JSON types."""
@@ -138,16 +145,17 @@ def decompose(
     assert measured is not None
     s = _scale_of(measured, source, scale, kind, _few(elements, measured.size))
     whole = all(part is None or part.mask is None or part.mask.all() for part in (pairs, validation))
-    t = Amplitude.of(measured, s, source.a, source.u - measured, seed) if whole else None
+    t = Amplitude.of(measured, s, source.a, source.u - measured, source.scalars, seed) if whole else None
     size = f"; {t.describe()}" if t is not None else ""
     said = [f"{chosen.why}. {mean.describe()}", f"Residual scale: {s.describe()}{size}."]
     if folded and source is not pairs:
         said.append("Held-out pairs are harder than those learned from, so the scale is theirs: are they of another kind?")
     parts = Decomposition(mean, s, t, noise, chosen.trials, said)
-    r = parts.normalise(left, pairs)
+    r = s.filled(parts.normalise(left, pairs), seed, "train")
     parts.finished = _finished(chosen.exact, guide, t is None, r, pairs.mask)
-    rest = None if validation is None or held is None else _with(validation, parts.normalise(held, validation))
-    return parts, _with(pairs, r), rest
+    if validation is None or held is None:
+        return parts, _with(pairs, r), None
+    return parts, _with(pairs, r), _with(validation, s.filled(parts.normalise(held, validation), seed, "validation"))
 
 
 def _finished(exact: bool, guide: bool, alike: bool, r: Array, mask: Array | None) -> str:

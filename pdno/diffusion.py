@@ -113,13 +113,20 @@ class Diffusion:
 
     def loss(self, network: Predictor, n: Tensor, u0: Tensor, eps: Tensor, a: Any, mask: Tensor | None = None) -> Tensor:
         """L_DDSM of these draws (`eqn:DSM`), a mean over samples and nodes; nodes where the mask is 0 do not count."""
-        answer = network(n, self.forward(n, u0, eps), a)
-        squares = (answer - self.target_of(n, u0, eps)) ** 2
-        if self.weight == "ddsm":
-            squares = squares * at(self._eps_weight(), n, u0)
+        squares = self._squares(network, n, u0, eps, a)
         if mask is None:
             return squares.mean()
         return (squares * mask).sum() / mask.expand_as(squares).sum().clamp(min=1)
+
+    def losses(self, network: Predictor, n: Tensor, u0: Tensor, eps: Tensor, a: Any, mask: Tensor | None = None) -> Tensor:
+        """The same of each sample: (sample,)."""
+        squares = self._squares(network, n, u0, eps, a)
+        known = torch.ones_like(squares) if mask is None else mask.expand_as(squares)
+        return (squares * known).flatten(1).sum(1) / known.flatten(1).sum(1).clamp(min=1)
+
+    def _squares(self, network: Predictor, n: Tensor, u0: Tensor, eps: Tensor, a: Any) -> Tensor:
+        squares = (network(n, self.forward(n, u0, eps), a) - self.target_of(n, u0, eps)) ** 2
+        return squares * at(self._eps_weight(), n, u0) if self.weight == "ddsm" else squares
 
     def _coefficients(self) -> tuple[Array, Array]:
         """p_n and q_n of the module's table."""

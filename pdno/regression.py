@@ -1,4 +1,4 @@
-"""A network as a regression a ↦ s_θ(a), trained on the relative L2 error ‖u − s_θ(a)‖/‖u‖ in units of u.
+"""A network as a regression a ↦ s_θ(a), trained on the relative L2 error ‖u − s_θ(a)‖/‖u‖, each channel in its own units.
 
 With symmetries G it learns from every pair in a random orientation, and answers with the mean |G|⁻¹ Σ_g g⁻¹ s_θ(g a), over
 some of the elements where there are many.
@@ -32,8 +32,10 @@ class Regression(Surrogate):
 
     def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
         get, scaling = self.rows(pairs, seed if purpose == "train" else None), self.scalings["u"]
-        mean, std = self.tensor(scaling.mean), self.tensor(scaling.std)
-        least = 1e-6 * float(np.sqrt(np.mean(scaling.mean**2) + np.mean(scaling.std**2)) * np.sqrt(pairs.u[0].size))
+        unit = np.sqrt(np.mean(scaling.std**2, axis=tuple(range(1, scaling.std.ndim)), keepdims=True))
+        mean, std = self.tensor(scaling.mean / unit), self.tensor(scaling.std / unit)
+        size = np.sqrt(np.mean((scaling.mean / unit) ** 2) + np.mean((scaling.std / unit) ** 2))
+        least = 1e-6 * float(size * np.sqrt(pairs.u[0].size))
 
         def loss(network: Any, rows: NDArray[np.int64], first: int, step: int) -> Tensor:
             a, u, mask = get(rows, first, step)

@@ -195,7 +195,7 @@ def _pictures(run: Path, found: Mapping[str, Any], arrays: Mapping[str, Array]) 
             _honesty(found, arrays, axes),
         ),
         "Scales and inputs": ("", _others(arrays)),
-        "Training": ("", _training(run)),
+        "Training": ("", _training(run, found["facts"])),
     }
     return [
         {
@@ -285,8 +285,21 @@ def _others(arrays: Mapping[str, Array]) -> Drawn:
     return drawn
 
 
-def _training(run: Path) -> Drawn:
-    rows = read_rows(run / "metrics.jsonl")
-    if len(rows) < 2:
-        return []
-    return [(lambda theme: plot.history(rows, theme=theme), "Loss while training, and on pairs that were held out.")]
+def _training(run: Path, facts: Mapping[str, Any]) -> Drawn:
+    """Losses of the networks: of that for the mean, if it is one, then of the model's own."""
+    dropped = not facts["deterministic"] and facts["evaluations"] == 0
+    taken = [trial["name"].replace(", ", "-") for trial in facts.get("trials", ()) if trial.get("taken")]
+    told = {
+        **dict.fromkeys(taken, "Of the mean operator: "),
+        "": "Of the diffusion, which was dropped: " if dropped else "Of the diffusion: " if taken else "",
+    }
+    drawn: Drawn = []
+    for name, whose in told.items():
+        rows = read_rows(run / name / "metrics.jsonl")
+
+        def draw(theme: Any, rows: Any = rows) -> Figure:
+            return plot.history(rows, theme=theme)
+
+        if len(rows) > 1:
+            drawn.append((draw, f"{whose}{'l' if whose else 'L'}oss while training, and on pairs that were held out."))
+    return drawn

@@ -3,7 +3,7 @@ r"""The scale of what a regression leaves: how large errors are, where, and how 
     u = m(a) + S r,      S = D C^½,      D = diag d(x),      C^½ = B diag(s) Bᵀ,      tr C = number of points,
 
 estimated from out-of-fold residuals u_i − m(a_i) such that r has unit variance: r ~ N(0, I) if errors are Gaussian. B is an
-orthonormal real basis, cosines (DCT-II) along bounded axes and (cos + sin)(k·x) along periodic ones; channels are independent.
+orthonormal real basis (`pdno.modes`); channels are independent.
 
 | kind     | d                  | s             | errors                                                     |
 |----------|--------------------|---------------|------------------------------------------------------------|
@@ -13,28 +13,25 @@ orthonormal real basis, cosines (DCT-II) along bounded axes and (cos + sin)(k·x
 | "both"   | one for each point | for each mode | correlated, larger here than there                         |
 
 Squares are about 0, not about a mean: a bias of m is part of its error. Points where residuals are always 0 (a boundary value)
-have d = 0 in each kind. The logarithm of a variance v that is known from ν squares has the variance τ² = ψ′(ν/2) by chance; it
-is moved towards an average c, of all points or, if samples are few, of the modes k − h … k + h with h ≤ k/4,
-
-    log v  ←  c + (log v − c) ω²/(ω² + τ²),      ω² = average of (log v − c)², less τ²,
-
-so that spectra that fall by many decades, or have holes, stay as they are.
+have d = 0 in each kind. Variances of few samples are moved towards an average (`pdno.shrinkage`): of all points, or of modes
+k − h … k + h with h ≤ k/4.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 from scipy.linalg import qr
 from scipy.ndimage import distance_transform_edt
-from scipy.special import digamma, polygamma
 
+from .draw import generator
 from .errors import UserError, nearest
 from .mean.base import folds
+from .modes import diagonal, fields, modes
+from .shrinkage import FLOOR, shrunk, spectrum
 
 __all__ = ["Kind", "Scale"]
 
@@ -46,9 +43,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 BLOCK_BYTES = 2**25
 ZERO = 1e-14  # of the root mean square of a channel: a point that never has more is 0
-FLOOR = 1e-8  # of the largest s: less is the rounding of transforms
-ENOUGH = 200  # squares that the variance of a mode is averaged over, if so many neighbours are near
-NEAR = 4  # neighbours of mode k differ by k/4 at most
 ROUNDS, SETTLED = 8, 0.05  # of d from s and s from d, and changes of log s that end them
 GAPS = 2**25  # points with d = 0 times points, in a channel of correlated errors, at most
 
@@ -105,14 +99,21 @@ class Scale:
     def normalise(self, values: NDArray[Any]) -> Array:
         """S⁻¹ of (…, channel, *grid). Values where d is 0 do not count: r is the smallest that S takes to all others."""
         white = self._white(values)
-        return white if self.independent else _fields(white, self.periodic)
+        return white if self.independent else fields(white, self.periodic)
 
     def restore(self, r: NDArray[Any]) -> Array:
         """S r."""
         self._check(r.shape)
         if not self.independent:
-            r = _fields(_modes(r, self.periodic) * self.mode, self.periodic)
+            r = fields(modes(r, self.periodic) * self.mode, self.periodic)
         return np.asarray(r * self.point, dtype=np.float64)
+
+    def filled(self, r: NDArray[Any], seed: int = 0, purpose: str = "residual") -> Array:
+        """r, with noise of unit variance in place of what S takes to 0: there is nothing to be learned of it."""
+        if (self.point > 0).all():
+            return np.asarray(r, dtype=np.float64)
+        xi = generator(seed, f"{purpose}/filled", 0).standard_normal(r.shape)
+        return np.asarray(r + xi - self.normalise(self.restore(xi)))
 
     @property
     def independent(self) -> bool:
@@ -122,7 +123,7 @@ class Scale:
     @property
     def std(self) -> Array:
         """Standard deviation of S ξ, ξ ~ N(0, I), at each point: (channel, *grid), or (channel, 1, …) if all are alike."""
-        return np.asarray(self.point * np.sqrt(_diagonal(self.mode, self.periodic)))
+        return np.asarray(self.point * np.sqrt(diagonal(self.mode, self.periodic)))
 
     def log_likelihood(self, residuals: NDArray[Any], mask: NDArray[Any] | None = None) -> Array:
         """log of the density of N(0, S Sᵀ), for each sample; points where d is 0 or the mask False do not count."""
@@ -189,7 +190,7 @@ class Scale:
         scaled: Array = np.divide(values, self.point, where=self.point > 0, out=np.zeros(values.shape))
         if self.independent:
             return scaled
-        white = np.ascontiguousarray(_modes(scaled, self.periodic) / self.mode)
+        white = np.ascontiguousarray(modes(scaled, self.periodic) / self.mode)
         for channel, gap in self._gaps.items():
             rows = white.reshape(-1, len(self.mode), self.mode[0].size)[:, channel]
             rows -= (rows @ gap.null) @ gap.null.T
@@ -227,7 +228,7 @@ class _Gap(NamedTuple):
         places = np.flatnonzero(zero)
         spikes = np.zeros((len(places), zero.size))
         spikes[np.arange(len(places)), places] = 1
-        waves = _modes(spikes.reshape(-1, *zero.shape), periodic) / mode
+        waves = modes(spikes.reshape(-1, *zero.shape), periodic) / mode
         q, r = qr(waves.reshape(len(places), -1).T, mode="economic", check_finite=False)
         return cls(np.asarray(q, np.float64), float(np.log(np.abs(r.diagonal())).sum()))
 
@@ -302,7 +303,7 @@ class _Data:
         square, count = self.mean_square(rows), self.count(rows) * ~self.zero
         variance = np.broadcast_to(_mean(square, count), square.shape)
         if kind in ("point", "both"):
-            variance = _shrunk(
+            variance = shrunk(
                 np.where(self.zero, 1.0, square), share * count, lambda x: _mean(x, count), np.asarray(count[0].size)
             )
             variance = variance * _mean(square / variance, count)
@@ -310,8 +311,8 @@ class _Data:
         for turn in range(0 if kind in ("scalar", "point") else 1 if kind == "mode" and not self.zero.any() else ROUNDS):
             old = np.broadcast_to(s, d.shape)
             power = self._power(rows, Scale(d, old, self.periodic, kind)) if turn else self._first_power(rows, d)
-            s = _spectrum(power, share * len(members), self.periodic)
-            local = np.maximum(_diagonal(s, self.periodic), FLOOR)
+            s = spectrum(power, share * len(members), self.periodic)
+            local = np.maximum(diagonal(s, self.periodic), FLOOR)
             d = np.where(self.zero, 0.0, np.sqrt(variance / (local if kind == "both" else _mean(local, ~self.zero, 1.0))))
             if np.abs(np.log(s / old)).max() < SETTLED:
                 break
@@ -326,7 +327,7 @@ class _Data:
                 near = distance_transform_edt(zero, return_distances=False, return_indices=True)
                 places[channel] = places[channel][tuple(near)]
         size = np.where(d > 0, d, 1.0)
-        return self.mean_square(rows, lambda x: _modes((x / size).reshape(len(x), -1)[:, places], self.periodic))
+        return self.mean_square(rows, lambda x: modes((x / size).reshape(len(x), -1)[:, places], self.periodic))
 
     def _power(self, rows: Rows | None, scale: Scale) -> Array:
         """The same where fields have the law that the other points give them."""
@@ -366,95 +367,6 @@ def _mean(x: Array, weight: Array | Flags, empty: float = 0.0) -> Array:
     total = weight.sum(axis=axes, keepdims=True, dtype=np.float64)
     total_x = (weight * x).sum(axis=axes, keepdims=True)
     return np.asarray(np.divide(total_x, total, where=total > 0, out=np.full(total.shape, empty)))
-
-
-def _shrunk(variance: Array, squares: Array, average: Callable[[Array], Array], size: Array) -> Array:
-    """log v ← c + (log v − c) ω²/(ω² + τ²), from numbers of squares ν and a way to average over `size` values."""
-    half = np.maximum(squares, 1) / 2
-    log = np.log(np.maximum(variance, 1e-40)) - digamma(half) + np.log(half)  # log v is biased
-    chance = np.asarray(polygamma(1, half))
-    rest = log - average(log)
-    spread = np.maximum(average(np.where(size > 1, np.square(rest) * size / np.maximum(size - 1, 1) - chance, 0.0)), 0.0)
-    return np.asarray(np.exp(log - np.where(squares > 0, chance / (spread + chance), 1.0) * rest))
-
-
-def _spectrum(power: Array, samples: float, periodic: tuple[bool, ...]) -> Array:
-    """s from mean squares of modes; of mean square one."""
-    power = (power + _mirror(power, periodic)) / 2
-    grid = tuple(range(1, power.ndim))
-    power = np.where(power.any(axis=grid, keepdims=True), power, 1.0)
-    power = np.maximum(power, FLOOR**2 * power.max(axis=grid, keepdims=True))
-    index = np.arange(power[0].size).reshape(1, *power.shape[1:])
-    squares = samples * np.where(_mirror(index, periodic) == index, 1.0, 2.0)
-    wanted = (ENOUGH / squares.max()) ** (1 / len(periodic))
-    if wanted > 1:
-        half = int(np.ceil((wanted - 1) / 2))
-        widths = [_width(n, wave, half) for n, wave in zip(power.shape[1:], periodic, strict=True)]
-        size = np.asarray(reduce(np.multiply.outer, [2 * h + 1 for h in widths]), np.float64)
-        power = _shrunk(power, np.broadcast_to(squares, power.shape), lambda x: _boxes(x, widths), size)
-    return np.asarray(np.sqrt(power / power.mean(axis=grid, keepdims=True)))
-
-
-def _width(count: int, periodic: bool, half: int) -> Rows:
-    """h for each mode of an axis: at most `half`, k/4 and the distance to the highest mode."""
-    j = np.arange(count)
-    k, top = (np.minimum(j, count - j), count // 2) if periodic else (j, count - 1)
-    return np.minimum(np.minimum(half, k // NEAR), top - k)
-
-
-def _boxes(x: Array, widths: Sequence[Rows]) -> Array:
-    """Averages over k − h … k + h, along all axes of (channel, *grid)."""
-    for axis, h in enumerate(widths, start=1):
-        sums, k = np.insert(np.cumsum(x, axis=axis), 0, 0.0, axis=axis), np.arange(len(h))
-        total = np.take(sums, k + h + 1, axis=axis) - np.take(sums, k - h, axis=axis)
-        x = np.moveaxis(np.moveaxis(total, axis, -1) / (2 * h + 1), -1, axis)
-    return x
-
-
-def _diagonal(mode: Array, periodic: tuple[bool, ...]) -> Array:
-    """Of C: Σ_k s_k² B_k(x)², B_k² being (1 + cos 2πk(i + ½)/n)/n for cosines, and 1/n over ±k for waves; 1/n for k = 0."""
-    x = np.square(mode)
-    for axis, (n, wave) in enumerate(zip(mode.shape[1:], periodic, strict=True), start=1):
-        mean, k = x.mean(axis=axis, keepdims=True), np.arange(n).reshape(-1, *(1,) * (mode.ndim - axis - 1))
-        turns = 0.0 if wave else fft.ifft(np.where(k > 0, np.exp(1j * np.pi * k / n), 0.0) * x, axis=axis).real
-        x = np.broadcast_to(mean + turns, mode.shape)
-    return np.maximum(x, 0.0)
-
-
-def _mirror(x: NDArray[Any], periodic: tuple[bool, ...]) -> NDArray[Any]:
-    """x(−k), along the periodic axes of (channel, *grid)."""
-    axes = tuple(axis for axis, wave in enumerate(periodic, start=1) if wave)
-    return np.roll(np.flip(x, axes), 1, axes) if axes else x
-
-
-def _modes(x: NDArray[Any], periodic: tuple[bool, ...]) -> Array:
-    """Bᵀ along the last axes."""
-    x = np.asarray(x, dtype=np.float64)
-    waves, bounded = _axes(periodic)
-    if bounded:
-        x = np.asarray(fft.dctn(x, axes=bounded, norm="ortho"))
-    return _hartley(x, waves)
-
-
-def _fields(c: Array, periodic: tuple[bool, ...]) -> Array:
-    """B along the last axes."""
-    waves, bounded = _axes(periodic)
-    c = _hartley(c, waves)
-    return np.asarray(fft.idctn(c, axes=bounded, norm="ortho")) if bounded else c
-
-
-def _axes(periodic: tuple[bool, ...]) -> tuple[list[int], list[int]]:
-    """Periodic and bounded ones, counted from the end."""
-    axes = [(axis - len(periodic), wave) for axis, wave in enumerate(periodic)]
-    return [axis for axis, wave in axes if wave], [axis for axis, wave in axes if not wave]
-
-
-def _hartley(x: Array, axes: list[int]) -> Array:
-    """Orthonormal, and its own inverse."""
-    if not axes:
-        return x
-    f = fft.fftn(x, axes=axes, norm="ortho")
-    return np.asarray(f.real - f.imag)
 
 
 def _known(values: NDArray[Any], mask: Any) -> Flags | None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .auto import Trial
+from .auto import NETWORKS, Trial
 from .config import Config, DataSection
 from .dataset import Dataset
 from .engine import is_first
@@ -132,7 +132,7 @@ def _release(out: Path) -> None:
     if not (out / "metrics.jsonl").exists():
         for name in ("config.toml", "checkpoint.safetensors"):
             (out / name).unlink(missing_ok=True)
-        for candidate in ("mean", "fno", "slim", "fno-short", "slim-short"):
+        for candidate in ("mean", *(f"{name}{look}" for name in NETWORKS for look in ("", "-short", "-longer"))):
             rmtree(out / candidate, ignore_errors=True)
 
 

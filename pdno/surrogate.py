@@ -149,7 +149,7 @@ class Surrogate(Answers):
         mask: Any = None,
         group: Any = None,
         dims: str | None = None,
-        validation: float | Pairs | tuple[Any, Any] = 0.1,
+        validation: float | Pairs | tuple[Any, ...] = 0.1,
         seed: int = 0,
         **options: Any,
     ) -> Self:
@@ -162,14 +162,15 @@ class Surrogate(Answers):
             mask: True where u is known, or "nan": nothing is learned from the rest.
             group: labels; pairs with the same one stay on one side of the split.
             dims: "sample,x,y", or "sample,x:sample,channel,x" for a and u, where shapes leave a choice.
-            validation: fraction of the pairs to hold out, or pairs (a, u) of your own. They are not learned from, but the
-                reverse variance is measured on them.
+            validation: fraction of the pairs to hold out, or pairs (a, u) or (a, u, scalars) of your own. They are not learned
+                from, but the reverse variance is measured on them.
             seed: of everything that is drawn.
             options: of `learn`.
         """
         pairs, channel = arranged(a, u, scalars, mask, group, dims)
         if isinstance(validation, tuple):
-            validation = arranged(*validation, None, mask if isinstance(mask, str) else None, None, dims)[0]
+            x, y, s = validation if len(validation) == 3 else (*validation, None)
+            validation = arranged(x, y, s, mask if isinstance(mask, str) else None, None, dims)[0]
         if isinstance(validation, Pairs):
             return self.learn(pairs, validation, seed=seed, channel=channel, **options)
         if len(pairs) < 2:
@@ -213,6 +214,8 @@ class Surrogate(Answers):
         folder = None if run is None else Path(run)
         terms = Terms(int(seed), folder, device, devices, precision, progress, deadline)
         self._describe(pairs, channel)
+        if validation:
+            _check_alike(pairs, validation)
         self.history = []
         try:
             plan = {**self._plan(pairs, terms.seed), "precision": precision}
@@ -365,6 +368,16 @@ class Surrogate(Answers):
     def restore(self, arrays: Mapping[str, Array]) -> Self:
         """Take in what `arrays` gave."""
         return self
+
+
+def _check_alike(pairs: Pairs, validation: Pairs) -> None:
+    """Held-out pairs must be such as those that are learned from."""
+    got, expected = (
+        (f"a {p.a.shape[1:]}, u {p.u.shape[1:]}, {0 if p.scalars is None else p.scalars.shape[1]} scalars")
+        for p in (validation, pairs)
+    )
+    if got != expected:
+        raise UserError(f"held-out pairs have {got}, expected {expected} as those learned from; give both alike, or a fraction")
 
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,18 +242,21 @@ def _products(elements: Sequence[Symmetry], a: Any, u: Any, places: list[tuple[i
 
     def image(*maps: Symmetry) -> NDArray[np.float64]:
         both = [reduce(lambda x, f: f(x), ways, x) for ways, x in zip(_ways(maps), pair, strict=True)]
-        return np.concatenate([np.ravel(x) for x in both])
+        values = np.concatenate([np.ravel(x) for x in both])
+        if len(values) != len(weights):
+            raise UserError(f"maps change the shapes {pair[0].shape} and {pair[1].shape} of a and u; give maps that keep them")
+        return values
 
-    images = [image(g) for g in elements]
-    if len({len(x) for x in images}) > 1 or len(images[0]) != sum(x.size for x in pair):
-        raise UserError(f"maps change the shapes {pair[0].shape} and {pair[1].shape} of a and u; give maps that keep them")
-    known = np.stack(images)
+    weights = draw.standard_normal(sum(x.size for x in pair))
+    keys, close = np.array([image(g) @ weights for g in elements]), 1e-9 * len(weights)  # groups may be large: one number each
 
     def place(x: NDArray[np.float64]) -> int:
-        gaps = np.abs(known - x).max(axis=1)
-        return int(gaps.argmin()) if gaps.min() < 1e-9 else -1
+        near = np.flatnonzero(np.abs(keys - x @ weights) < close).tolist()
+        return next((k for k in near if np.abs(image(elements[k]) - x).max() < 1e-9), -1)
 
-    twice = [k for k, x in enumerate(known) if place(x) != k]
+    order = np.argsort(keys)
+    alike = np.flatnonzero(np.diff(keys[order]) < close)
+    twice = [k for k in map(int, np.union1d(order[alike], order[alike + 1])) if place(image(elements[k])) != k]
     if twice:
         raise UserError(
             f"{elements[twice[0]].name!r} is in the group twice, expected {len(elements)} different elements; leave out the "

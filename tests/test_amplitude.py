@@ -124,3 +124,14 @@ def test_arrays_are_all_of_it() -> None:
     np.testing.assert_array_equal(again(a, a), amplitude(a, a))
     np.testing.assert_array_equal(again.draw(0, np.arange(9), np.arange(9)), amplitude.draw(0, np.arange(9), np.arange(9)))
     assert "larger for some inputs" in amplitude.describe()
+
+
+def test_scalars_tell_sizes() -> None:
+    rng = np.random.default_rng(0)
+    a, noise = rng.standard_normal((2, 400, 1, 32))
+    s = np.exp(rng.uniform(-1, 1, (400, 1)))
+    residuals = s[:, :, None] * noise
+    amplitude = Amplitude.of(residuals, Scale.of(residuals, "scalar"), a, a, s)
+    assert amplitude is not None
+    ratio = amplitude(a, a, s) / s[:, 0]
+    assert ratio.std() / ratio.mean() < 0.05

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import pdno
-from pdno import UserError, assessment, results, runs
+from pdno import UserError, assessment, report, results, runs
 from pdno.cli import main
 from pdno.report import render, write_report
 from pdno.selection import Selection
@@ -427,3 +427,16 @@ def test_training_time_adds_up_over_sessions(tmp_path) -> None:
     )
     assert assessment._training_seconds(tmp_path) == 5 + 3
     assert assessment._training_seconds(tmp_path / "nowhere") is None
+
+
+def test_losses_say_whose_they_are(tmp_path) -> None:
+    """Of networks that learned to the end; a diffusion that was dropped is called that."""
+    for folder in ("", "slim", "slim-short"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}\n')
+    facts = {"deterministic": False, "evaluations": 0, "trials": [{"name": "slim, short"}, {"name": "slim", "taken": True}]}
+    captions = [caption.split(":")[0] for _, caption in report._training(tmp_path, facts)]
+    assert captions == ["Of the mean operator", "Of the diffusion, which was dropped"]
+    assert [caption for _, caption in report._training(tmp_path, {**facts, "evaluations": 20, "trials": []})] == [
+        "Loss while training, and on pairs that were held out."
+    ]

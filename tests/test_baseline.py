@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 import pdno
 from pdno import Pairs, Training, UserError
-from pdno.baseline import FNO, PAPER
+from pdno.baseline import FNO
+from pdno.paper import FNO_TESTS
 
 SMALL = {"kind": "fno", "modes": 4, "width": 12}
 
@@ -124,7 +125,7 @@ def test_what_a_deterministic_operator_has_not_is_refused(learned) -> None:
         learned.sample(waves(1), steps=3)
     with pytest.raises(UserError, match=r"other tests than 'darci'; did you mean 'darcy'\?"):
         FNO.paper("darci")
-    assert "elliptic1d" not in PAPER
+    assert "elliptic1d" not in FNO_TESTS
     a = waves(4, points=6)
     with pytest.raises(UserError, match="a grid of 6 is too small for an FNO of 9 modes"):
         FNO({"kind": "fno", "modes": 9, "width": 4}, training=Training(updates=1)).fit(a, a)

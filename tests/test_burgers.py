@@ -54,12 +54,12 @@ def test_the_benchmark_does_not_change_when_resolution_is_doubled_and_the_step_h
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason=f"the published data are not at {PUBLISHED}")
 def test_published_data() -> None:
-    """1200 samples by another group's solver: viscosity .01, 16 points, 17 times; the mean error at every time."""
+    """Every fourth of 1200 samples by another group's solver: viscosity .01, 16 points, 17 times; the mean error at each."""
     with np.load(PUBLISHED) as file:
-        a, truth = (np.concatenate([file[f"{name}_train"], file[f"{name}_test"]]) for name in ("u0", "u"))
+        a, truth = (np.concatenate([file[f"{name}_train"], file[f"{name}_test"]])[::4] for name in ("u0", "u"))
     eq = Burgers(points=16, viscosity=0.01, speed=1.0, t_final=0.96)
     u = eq.solve(a, times=0.06 * np.arange(17))
-    assert u.shape == truth.shape == (1200, 17, 16)
+    assert u.shape == truth.shape == (300, 17, 16)
     error = (np.linalg.norm(u - truth, axis=-1) / np.linalg.norm(truth, axis=-1)).mean(axis=0)
     assert error.max() < 5e-4, error
 
@@ -117,7 +117,7 @@ def test_a_residual_that_cannot_be_had_is_refused() -> None:
         eq.residual(a, a)
 
 
-@pytest.mark.parametrize("factor", [1e3, 1e200])
+@pytest.mark.parametrize("factor", [1e5, 1e200])
 def test_a_hopeless_amplitude_is_refused_at_once(factor) -> None:
     eq = Burgers(points=32)
     with pytest.raises(UserError, match="is too small for an amplitude"):

@@ -9,9 +9,9 @@ from pdno import PDNO, Diffusion, Field, Schedule, Training, UserError
 from pdno.base import FieldBase, LowModes, Sum, White
 from pdno.baseline import FNO
 from pdno.config import Config, seconds
-from pdno.operator import PAPER
+from pdno.paper import PDNO_TESTS
 
-PRESETS = ["auto", "fno", *(f"paper:{test}{noise}" for test in PAPER for noise in ("", ":noisy"))]
+PRESETS = ["auto", "fno", *(f"paper:{test}{noise}" for test in PDNO_TESTS for noise in ("", ":noisy"))]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_preset_survives_the_file(name, file) -> None:
     assert tomllib.loads(file.read_text())["training"]["batch"] == config.training.batch
 
 
-@pytest.mark.parametrize("test", PAPER)
+@pytest.mark.parametrize("test", PDNO_TESTS)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_the_presets_of_the_paper_build_its_models(test, noisy) -> None:
     built, expected = Config.preset(f"paper:{test}{':noisy' if noisy else ''}").build(), PDNO.paper(test, noisy)

@@ -103,6 +103,27 @@ def test_repeat_visits_never_straddle_a_split() -> None:
     assert not (parts[0] | parts[1]) & parts[2]
 
 
+def test_equal_inputs_never_straddle_a_split() -> None:
+    """Unless they are so few that none could be held out; where all differ, rows are drawn as ever."""
+    rng = np.random.default_rng(4)
+    a = np.repeat(rng.standard_normal((20, 8)), 5, axis=0)[rng.permutation(100)]
+    pairs = Pairs.of(a, rng.standard_normal((100, 8)))
+    data = Dataset(pairs, pairs[:0], {"name": "repeated"}).split(0.2, 0.2)
+    parts = [set(part.fingerprints().tolist()) for part in (data.train, data.validation, data.test)]
+    assert [len(part) for part in parts] == [12, 4, 4]
+    alike = Pairs.of(np.ones((50, 8)), rng.standard_normal((50, 8)))
+    assert len(Dataset(alike, alike[:0], {"name": "alike"}).split(0.2, 0.0).validation) == 10
+
+
+def test_few_groups_can_be_split_and_split_again() -> None:
+    group = np.repeat(np.arange(5), 20)
+    once = some(100, group=group).split(0.0, 0.1)
+    assert len(once.test) == 20
+    again = Dataset(once.train, once.test[:0], {"name": "rest"}).split(0.1, 0.0)
+    assert len(again.validation) == 20
+    assert len(again.train) == 60
+
+
 def test_parts_that_are_given_stay() -> None:
     data = some(20)
     given = Dataset(data.train[:10], data.train[10:], {"schema": 1, "name": "some"})
@@ -163,7 +184,7 @@ def test_selections_are_written_and_read() -> None:
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((2, 4))), "3 of a, 2 of u"),
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((3, 4)), dims=(("sample", "x", "y"), None)), "3 dimensions were named"),
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((3, 4)), dims=(("x", "y"), None)), "one of them must be 'sample'"),
-        (lambda: some(5).split(0.1, 0.0), "too few"),
+        (lambda: some(1).split(0.1, 0.0), "too few"),
         (lambda: some(5).split(0.5, 0.5), "something left"),
         (lambda: Selection("a", "u", test_a="b"), "give both or none"),
         (lambda: Selection("a", "u", "x,y").dims_of("a"), "one of them 'sample'"),

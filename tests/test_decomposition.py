@@ -244,7 +244,8 @@ def test_a_base_law_that_is_not_white_does_not_change_gaussians() -> None:
 def test_no_target_beats_gaussians_by_being_compared_with_zero(target) -> None:
     """The answer that is exact for unit Gaussians has the least loss, in whatever it is expressed."""
     diffusion = Diffusion(Schedule.cosine(20), target=target)
-    model = PDNO("zero", diffusion, mean="linear")
+    model = PDNO("zero", diffusion, mean="linear").fit(*pairs(40)[:2])
+    assert model.parts.amplitude is None
     r, eps = torch.randn(2, 4000, 1, 8, generator=torch.Generator().manual_seed(0))
     for n in (2, 10, 19):
         v = diffusion.forward(n, r, eps)
@@ -301,3 +302,73 @@ def test_pairs_of_ones_own_for_validation_tell_the_scale() -> None:
     b, v, _ = pairs(100, 0.4, seed=1)
     held = PDNO("zero", mean=Network("fno", training=STILL)).fit(a, u, validation=Pairs.of(b, v))
     assert float(held.parts.scale.std.mean()) > 0.4
+
+
+# What a Gaussian is compared by
+
+
+def test_a_channel_that_is_always_zero_is_nothing_to_learn() -> None:
+    """Noise in one channel, nothing in the other: residuals are Gaussian, and no network is trained to draw zeros."""
+    a, u, _ = pairs(600)
+    both, dims = np.concatenate([u, np.zeros_like(u)], axis=1), "sample,channel,x"
+    model = PDNO(mean=Linear(degree=1, sparse=False), training=STILL).fit(a, both, dims=dims)
+    assert isinstance(model.network, Zero)
+    assert "Gaussian in every test" in model.said[-1]
+    np.testing.assert_array_equal(np.ptp(model.sample(a[:3], 5)[:, :, 1]), 0)
+
+
+@pytest.mark.parametrize("kind", ["point", "both"])
+def test_what_the_scale_cannot_see_is_filled_with_noise(kind) -> None:
+    """S takes the filling to 0, r is white, and nothing changes where S sees everything."""
+    rng = np.random.default_rng(0)
+    left = np.cumsum(rng.standard_normal((4000, 1, 12)), axis=2)
+    left[..., [0, 5]] = 0
+    scale = pdno.residual.Scale.of(left, kind)
+    r = scale.filled(scale.normalise(left), seed=1)
+    np.testing.assert_allclose(scale.restore(r), left, atol=1e-9)
+    np.testing.assert_allclose(np.var(r, axis=0)[0, [0, 5]], 1, atol=0.15)
+    whole = pdno.residual.Scale.of(left[..., 6:], kind)
+    np.testing.assert_array_equal(whole.filled(left[..., 6:]), left[..., 6:])
+
+
+def of_many_sizes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """White noise whose size differs from pair to pair, and nothing tells it."""
+    rng = np.random.default_rng(seed)
+    a, noise = rng.standard_normal((2, count, 1, POINTS))
+    return a, a + np.exp(0.7 * rng.standard_normal((count, 1, 1))) * noise
+
+
+def test_a_gaussian_of_many_sizes_answers_as_its_members_are_drawn() -> None:
+    """U_0 given v, against the average over many draws of s and ξ with the weight of v."""
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False), residual_scale="scalar").fit(*of_many_sizes(800, 0))
+    s, diffusion = model.parts.sizes, model.diffusion
+    assert s.std() > 0.3
+    n, v = torch.tensor([20, 60]), torch.randn(2, 1, POINTS, generator=torch.Generator().manual_seed(0)).double()
+    answer = model._gaussian_answer(n, v, None)
+    for row in range(2):
+        gamma = diffusion.schedule.gamma[int(n[row])]
+        w = gamma * s**2 + 1 - gamma
+        square = float(v[row].square().sum())
+        chance = np.exp(-0.5 * (POINTS * np.log(w) + square / w))
+        u0 = np.sqrt(gamma) * (chance * s**2 / w).sum() / chance.sum() * v[row].numpy()
+        found = diffusion.u0_of(n[row : row + 1], v[row : row + 1], answer[row : row + 1])
+        np.testing.assert_allclose(found.numpy()[0], u0, rtol=1e-6)
+
+
+def test_the_likelihood_of_many_sizes_is_that_of_the_mixture() -> None:
+    model = PDNO("zero", mean=Linear(degree=1, sparse=False), residual_scale="scalar").fit(*of_many_sizes(800, 0))
+    a, u = of_many_sizes(50, 1)
+    t, unit, s = model.parts.amplitude(a, model.mean(a)), float(model.parts.scale.std.mean()), model.parts.sizes
+    square = ((u - model.mean(a)) ** 2).sum(axis=(1, 2))
+    std = unit * t[:, None] * s
+    density = np.mean(np.exp(-0.5 * square[:, None] / std**2) / (std * np.sqrt(2 * np.pi)) ** POINTS, axis=1)
+    assert model.nvlb(a, u) == pytest.approx(-np.log(density).mean(), rel=1e-9)
+
+
+def test_own_symmetries_do_not_stand_in_the_way_of_a_diffusion() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((40, 1, POINTS))
+    model = PDNO({"kind": "slim", "widths": [8]}, mean="kernel", symmetries=[(np.negative, np.negative)], training=STILL)
+    for _ in range(2):  # and again
+        model.fit(a, np.sinh(a) + 0.1 * rng.standard_exponential(a.shape), progress=False)
+    assert model.parts.mean.name == "kernel"

@@ -12,6 +12,7 @@ import pdno.mean.kernel as module
 from pdno import UserError
 from pdno.equation import Darcy
 from pdno.grid import Grid
+from pdno.mean import is_saveable
 from pdno.mean.base import folds
 from pdno.mean.kernel import KERNELS, Hyper, Kernel, log_likelihood
 from pdno.symmetry import group, orbit
@@ -376,8 +377,9 @@ def test_what_was_learned_comes_back_to_the_bit(symmetries) -> None:
 
 
 def test_own_maps_are_not_written_down() -> None:
-    with pytest.raises(UserError, match="own maps among the symmetries cannot be written down"):
-        Kernel(symmetries=[(np.negative, np.negative)]).settings()
+    mean = Kernel(symmetries=["reflection", (np.negative, np.negative)])
+    assert mean.settings()["symmetries"] == ["reflection", "own"]
+    assert not is_saveable(mean)
 
 
 def test_memory_is_a_limit(monkeypatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pdno"
 
 LAYERS = {
-    "the ground": {"errors", "draw", "basis", "lock", "progress", "whole"},
+    "the ground": {"errors", "draw", "basis", "lock", "progress", "whole", "modes"},
     "the problem": {
         "grid",
         "field",
@@ -38,8 +38,10 @@ LAYERS = {
         "residual",
         "amplitude",
         "replicates",
+        "shrinkage",
         "auto",
         "decomposition",
+        "paper",
         "operator",
         "baseline",
         "saved",

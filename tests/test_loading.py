@@ -107,6 +107,8 @@ def test_layouts_of_well_known_collections(tmp_path) -> None:
         assert found is not None, name
         assert found.certain, name
         assert (found.selection.a, found.selection.u, found.selection.dims) == (a, u, dims)
+    for name in ("fno_darcy.mat", "neuraloperator.pt"):  # each in a child process
+        arrays, a, _, _ = files[name]
         data = pdno.open(tmp_path / name)
         np.testing.assert_array_equal(data.train.a[:, 0], arrays[a])
         assert len(data.train) == 4

@@ -28,6 +28,8 @@ A, U = normal(6, 16), normal(6, 16, seed=1)
         ({"a": A[:, :, None, None]}, "more than one way"),
         ({"a": normal(6, 1, 8, 8)}, "inputs have 2 dimensions and outputs 1"),
         ({"a": A[0]}, "more than one way"),
+        ({"scalars": A[:, :2], "validation": (A, U)}, r"held-out pairs have .* 0 scalars, expected .* 2 scalars"),
+        ({"validation": (A[:, :8], U[:, :8])}, r"held-out pairs have a \(1, 8\).*expected a \(1, 16\)"),
         ({"scalars": A[:5]}, "numbers of samples differ: 6 of u, 5 of scalars"),
         ({"scalars": np.full(6, np.nan)}, "scalars has NaN or infinite values, first in sample 0"),
         ({"scalars": np.full(6, "x")}, "scalars has type <U1"),

@@ -455,3 +455,17 @@ def test_a_fit_that_fails_leaves_nothing_to_ask() -> None:
         mean.fit(noise(12, 1, 1), noise(12, 1, 1))
     with pytest.raises(UserError, match="has not learned anything yet"):
         mean(noise(2))
+
+
+def test_channels_count_alike_whatever_their_units() -> None:
+    """The loss of an answer does not change if a channel is measured in other units."""
+    rng = np.random.default_rng(0)
+    a, u = rng.standard_normal((30, 1, 16)), rng.standard_normal((30, 2, 16)) + 1
+    losses = []
+    for unit in (1.0, 1e5):
+        v = u * np.array([1.0, unit])[:, None]
+        dims = ("sample", "channel", "x")
+        pairs = Pairs.of(a, v, dims=(dims, dims))
+        network = Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
+        losses.append([row["loss"] for row in network.model.history])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pdno
 from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError
-from pdno.operator import PAPER
+from pdno.paper import PDNO_TESTS
 from tests.helpers import TWO, normal, small
 
 STILL = Training(updates=1, batch=2, rate=1e-12, ema=0.0)  # weights stay what they are
@@ -453,7 +453,7 @@ def test_presets_are_those_of_the_paper(
 
 
 def test_a_test_that_the_paper_has_not() -> None:
-    assert list(PAPER) == ["elliptic1d", "darcy", "burgers", "advection"]
+    assert list(PDNO_TESTS) == ["elliptic1d", "darcy", "burgers", "advection"]
     with pytest.raises(UserError, match=r"the paper has no test 'darci'; did you mean 'darcy'\?"):
         PDNO.paper("darci")
 

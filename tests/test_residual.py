@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from pdno import UserError
-from pdno.residual import FLOOR, GAPS, KINDS, Scale
+from pdno.residual import GAPS, KINDS, Scale
+from pdno.shrinkage import FLOOR
 
 POINTS = 64
 X = (np.arange(POINTS) + 0.5) / POINTS
@@ -222,7 +223,7 @@ def test_few_samples_are_smoothed_but_steep_spectra_not_flattened(periodic, powe
     truth = planted("mode", periodic, power)
     residuals = [drawn(truth, 20, seed) for seed in range(20)]
     smooth = np.mean([lost(Scale.of(each, "mode", periodic=(periodic,)), truth) for each in residuals])
-    monkeypatch.setattr("pdno.residual.ENOUGH", 0)
+    monkeypatch.setattr("pdno.shrinkage.ENOUGH", 0)
     rough = np.mean([lost(Scale.of(each, "mode", periodic=(periodic,)), truth) for each in residuals])
     assert smooth < (0.55 if periodic else 0.35) * rough
 

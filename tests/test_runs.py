@@ -302,7 +302,7 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
 def test_a_mistake_is_one_line_and_leaves_nothing(arguments, words, done, refused) -> None:
     a, u = np.random.default_rng(4).standard_normal((2, 30, 16))
     np.savez("d.npz", a=a, u=u)
-    np.savez("few.npz", a=a[:4], u=u[:4])
+    np.savez("few.npz", a=a[:2], u=u[:2])
     np.savez("bad.npz", a=a, u=np.where(np.arange(30)[:, None] > 20, np.nan, u))
     np.savez("two.npz", p=a, q=a[:, :7])
     Path("taken.zarr").mkdir()

@@ -22,7 +22,7 @@ from tests.helpers import alive_in_session, digest
 SMALL = Darcy(points=8)
 
 
-GENERATE = [sys.executable, "-m", "pdno", "generate", "darcy", "--points", "48", "--train", "900", "--test", "70"]
+GENERATE = [sys.executable, "-m", "pdno", "generate", "darcy", "--points", "48", "--train", "450", "--test", "70"]
 
 
 @pytest.fixture(scope="module")

@@ -325,3 +325,13 @@ def test_kernel_matrices_of_characters_solve_the_system_of_all_copies() -> None:
         np.linalg.solve(m + 0.01 * np.eye(6), y.reshape(6, -1)) for m, y in zip(matrices, split.parts(u, zero), strict=True)
     ]
     np.testing.assert_allclose(sum(x @ c for x, c in zip(across, parts, strict=True)), expected.reshape(2, -1), atol=1e-12)
+
+
+def test_large_groups_are_checked_without_comparing_all_with_all() -> None:
+    """All shifts and odd reflections of 1024 points: products are found, and so is an element that is there twice."""
+    line = Grid.uniform(1024, kind="periodic")
+    elements = group(["translation", "odd-reflection"], line)
+    a = fields(line, samples=1)
+    check(elements, a, a)
+    with pytest.raises(UserError, match="is in the group twice, expected 2049"):
+        check([*elements, elements[700]], a, a)

@@ -4,16 +4,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import dct, fft, idct
 
+from ..modes import Waves, modes, squared_waves
 from .base import Array
 
-__all__ = ["KERNELS", "Hyper", "Units", "Waves", "modes_of", "squared_waves", "unit_of"]
+__all__ = ["KERNELS", "Hyper", "Units", "unit_of"]
 
 KERNELS = ("rq", "matern52", "linear", "gaussian", "matern32")
 MODES, SHIFT = 8192, 2.0  # most modes, and 2 in |k|² + 2
-
-Waves = tuple[bool, ...]  # which axes are periodic
 
 
 class Hyper(NamedTuple):
@@ -70,15 +68,15 @@ class Units(NamedTuple):
     def of(cls, a: Array, scalars: Array, log: bool, waves: Waves) -> "Units":
         x, axes = np.log(a) if log else a, (0, *range(2, a.ndim))
         bare = cls(x.mean(axis=axes), unit_of(x, axes), scalars.mean(axis=0), unit_of(scalars, (0,)), np.zeros(0))
-        modes = bare.modes(a, scalars, log, waves)[:, : -scalars.shape[1] or None]
-        return bare._replace(power=np.square(modes).mean(axis=0).reshape(a.shape[1], -1))
+        found = bare.modes(a, scalars, log, waves)[:, : -scalars.shape[1] or None]
+        return bare._replace(power=np.square(found).mean(axis=0).reshape(a.shape[1], -1))
 
     def modes(self, a: Array, scalars: Array, log: bool, waves: Waves) -> Array:
         """(sample, feature): the lowest modes of each channel, whole rings of them, and scalars."""
         wide, order = (-1, *(1 for _ in waves)), np.argsort(squares := squared_waves(a.shape[2:], waves), kind="stable")
         if len(order) > MODES // a.shape[1]:
             order = order[squares[order] < squares[order[MODES // a.shape[1]]]]
-        x = modes_of(((np.log(a) if log else a) - self.centre.reshape(wide)) / self.scale.reshape(wide), waves)
+        x = modes(((np.log(a) if log else a) - self.centre.reshape(wide)) / self.scale.reshape(wide), waves)
         x = x.reshape(*x.shape[:2], -1)[..., order].reshape(len(x), -1)
         return np.concatenate([x, (scalars - self.middle) / self.spread], axis=1)
 
@@ -87,25 +85,6 @@ class Units(NamedTuple):
         w = (np.sort(squared_waves(grid, waves))[: self.power.shape[1]] + SHIFT) ** (-hyper.exponent / 2)
         size = np.sqrt((w**2 * self.power).sum(axis=1, keepdims=True))
         return np.concatenate([(w / np.where(size > 0, size, 1)).ravel(), np.full(len(self.middle), hyper.balance)])
-
-
-def modes_of(x: Array, waves: Waves, back: bool = False) -> Array:
-    """Orthonormal modes along the last axes, or fields from modes: DCT-II, or Hartley's, its own inverse, where periodic."""
-    for axis, periodic in zip(range(-len(waves), 0), waves, strict=True):
-        if periodic:
-            f = fft(x, axis=axis, norm="ortho")
-            x = f.real - f.imag
-        else:
-            x = (idct if back else dct)(x, axis=axis, norm="ortho")
-    return x
-
-
-def squared_waves(grid: tuple[int, ...], waves: Waves) -> Array:
-    """|k|² of each mode, in row-major order."""
-    total = np.zeros(grid)
-    for n, k, periodic in zip(grid, np.indices(grid), waves, strict=True):
-        total += np.square(2 * np.minimum(k, n - k) if periodic else k)
-    return total.ravel()
 
 
 def unit_of(x: Array, axes: tuple[int, ...]) -> Array:

@@ -44,9 +44,10 @@ from ..draw import generator
 from ..errors import UserError, nearest
 from ..grid import Axis, Grid
 from ..loading import memory_allowed
+from ..modes import Waves, fields, modes, squared_waves
 from ..symmetry import Characters, Own, Symmetry, check, group
 from .base import Array, Mean, folds
-from .covariance import KERNELS, Hyper, Units, Waves, modes_of, squared_waves, unit_of
+from .covariance import KERNELS, Hyper, Units, unit_of
 from .process import LEVELS, NUGGETS, Errors, Labels, cholesky_of, descend, levels, log_likelihood, project, regress, score
 
 __all__ = ["KERNELS", "Hyper", "Kernel", "log_likelihood"]
@@ -105,10 +106,9 @@ class Kernel(Mean):
         self._timely: int | None = None  # pairs that the budget allows
 
     def settings(self) -> dict[str, Any]:
-        if not all(isinstance(name, str) for name in self.symmetries):
-            raise UserError("own maps among the symmetries cannot be written down, expected names; save `arrays` alone")
         kind = self.kind if isinstance(self.kind, str) else list(self.kind)
-        named = {"kernel": self.kernel, "symmetries": list(self.symmetries), "kind": kind}
+        symmetries = [name if isinstance(name, str) else "own" for name in self.symmetries]
+        named = {"kernel": self.kernel, "symmetries": symmetries, "kind": kind}
         return {**named, "shifts": self.shifts, "log": self.log, "most": self.most}
 
     def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
@@ -332,17 +332,17 @@ class Kernel(Mean):
         unit = unit_of(u, (0, *range(2, u.ndim))).reshape(-1, *(1 for _ in self._waves[1]))
         centre, labels = self._centre(u), np.tile(np.arange(len(a)), len(self._split.copies))
         parts = (*self._split.parts(u, centre), u, (u - centre) * len(a) / (len(a) - 1))
-        pairs = [project(modes_of(part / unit, self._waves[1]).reshape(len(part), -1), bands) for part in parts]
+        pairs = [project(modes(part / unit, self._waves[1]).reshape(len(part), -1), bands) for part in parts]
         (*targets, zero, about), of = [y for y, _ in pairs], pairs[0][1]
         nothing = len(self._split.copies) * np.minimum(*(np.bincount(of, np.square(y).sum(axis=0)) for y in (zero, about)))
         turned = [g.on_a(a) for g in self._split.elements]
-        modes = {log: [scale.modes(x, s, log, self._waves[0]) for x in turned] for log, scale in units.items()}
+        turned_modes = {log: [scale.modes(x, s, log, self._waves[0]) for x in turned] for log, scale in units.items()}
 
         @cache
         def errors(h: Hyper, step: int = 4) -> Array:
             weights = units[h.log].weights(h, a.shape[2:], self._waves[0])
-            phi = modes[h.log][0] * weights
-            grams = self._split.matrices(lambda g: h.gram(phi, modes[h.log][self._split.elements.index(g)] * weights))
+            phi = turned_modes[h.log][0] * weights
+            grams = self._split.matrices(lambda g: h.gram(phi, turned_modes[h.log][self._split.elements.index(g)] * weights))
             found = [nothing]
             for nugget in NUGGETS[::step]:
                 left = [regress(k, y, nugget, i == 0, labels)[2] for i, (k, y) in enumerate(zip(grams, targets, strict=True))]
@@ -354,13 +354,13 @@ class Kernel(Mean):
     def _centre(self, u: Array, shrunk: NDArray[np.bool_] | None = None) -> Array:
         """The mean of outputs over all copies, (1, channel, *grid); of some modes by James and Stein's rule for each band."""
         each = np.mean([g.on_u(u) for g in self._split.elements], axis=0)
-        mean, bands = modes_of(each.mean(axis=0, keepdims=True), self._waves[1]), self._bands(u.shape[1:])
+        mean, bands = modes(each.mean(axis=0, keepdims=True), self._waves[1]), self._bands(u.shape[1:])
         if shrunk is not None and shrunk.any():
-            noise = modes_of(each, self._waves[1]).var(axis=0).ravel() / (len(u) - 1)
+            noise = modes(each, self._waves[1]).var(axis=0).ravel() / (len(u) - 1)
             size = np.bincount(bands, np.square(mean).ravel())
             factor = np.maximum(0, 1 - np.bincount(bands, noise) / np.where(size > 0, size, 1))
             mean *= np.where(shrunk, factor[bands], 1).reshape(mean.shape)
-        return modes_of(mean, self._waves[1], back=True)
+        return fields(mean, self._waves[1])
 
     def _learn(self, a: Array, u: Array, s: Array, labels: Labels) -> Array:
         """Solve for the coefficients; the residuals that leave out all rows of a label."""
@@ -375,10 +375,10 @@ class Kernel(Mean):
         def field(values: Array, at: NDArray[np.bool_]) -> Array:
             full = np.zeros((len(values), level.size))
             full[:, at] = values
-            return modes_of(full.reshape(-1, *shape), waves, back=True)
+            return fields(full.reshape(-1, *shape), waves)
 
         for x, (k, part) in enumerate(zip(grams, split.parts(u, centre), strict=True)):
-            y = modes_of(part, waves).reshape(len(part), -1)
+            y = modes(part, waves).reshape(len(part), -1)
             live = np.abs(y).max(axis=0) > 1e-12 * np.abs(u).max()  # modes that belong to this character
             for i in range(-1, len(nuggets)):
                 at = (level == i) & live
