@@ -82,14 +82,13 @@ def generated() -> Iterator[Problem]:
 
 
 def methods(budget: float, known: dict[str, Any]) -> dict[str, Callable[[], Surrogate]]:
-    loop = recipe(limited=True)
     return {
         "pdno": lambda: pdno.PDNO(budget=budget, **known),
         "ridge": lambda: Plain(Linear(log=False, degree=1, smooth=False, sparse=False)),
         "linear": lambda: Plain("linear"),
         "kernel": lambda: Plain("kernel", **known),
-        "fno": lambda: FNO(training=loop, budget=budget, **known),
-        "unet": lambda: UNet(training=loop, budget=budget, **known),
+        "fno": lambda: FNO(training=recipe(True, network="fno"), budget=budget, **known),
+        "unet": lambda: UNet(training=recipe(True, network="slim"), budget=budget, **known),
     }
 
 

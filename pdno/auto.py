@@ -17,6 +17,7 @@ is taken.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from .basis import Kind
 from .dataset import Pairs
 from .errors import UserError
+from .grid import Axis, Grid, interpolate
 from .mean import Kernel, Linear, Mean, Network, mean_of
 from .mean.network import recipe
 from .surrogate import Terms
@@ -40,6 +42,8 @@ KERNEL, SHORT = 0.35, 0.1  # shares of the time for the kernel, and for a first 
 PACE = 0.7  # errors of networks fall at most about as time to the power −PACE
 CLOSE = 1.5  # ratio of errors after a short while, below which either network may be the better one in the end
 YOUNG = 0.5  # error above which a network has hardly begun to learn, and its pace says nothing
+LEAST, LOST = 32, 0.05  # points that networks need, and what a coarser mesh may cost, over the least error so far
+TINY = 1e-300
 FEW = 8  # pairs below which networks are not tried
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
 
@@ -101,9 +105,10 @@ def learn_mean(
                 f"{mean.name} regression needs outputs that are known at the same places in all samples; learn with a network, "
                 "such as mean='slim'"
             )
-        if isinstance(mean, Network):
-            contest.limit(mean, terms.left(share))
-        elif isinstance(mean, Kernel) and not isinstance(asked, Mean) and contest.alone:
+        networks = [part for part in mean.parts_below() if isinstance(part, Network)]
+        for part in networks:
+            contest.limit(part, None if contest.budget is None else contest.budget / len(networks))
+        if isinstance(mean, Kernel) and not isinstance(asked, Mean) and contest.alone:
             mean.budget = contest.budget  # one that was brought keeps its own
         contest.learned(mean, "mean")
         return Chosen(mean, contest.settled("mean"), "as asked for", bool(validation) and contest.exact("mean"))
@@ -187,7 +192,7 @@ class Contest:
         close = [name for name in looks if looks[name] <= (CLOSE if left > 4 * short else 1.0) * best]
         for name in close:
             try:
-                self.learned(self.network(self.kind_of(name), left / len(close)), name)
+                self.learned(self.network(name, left / len(close)), name)
             except UserError as error:  # such as a loss that is no number
                 self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
@@ -200,7 +205,7 @@ class Contest:
                 self.skip(name, "no time was left")
                 return
         try:
-            self.learned(self.network(self.kind_of(name), seconds), name if seconds is None else f"{name}, {how}")
+            self.learned(self.network(name, seconds), name if seconds is None else f"{name}, {how}")
         except UserError as error:  # grids that a network cannot work on
             self.skip(name, str(error))
 
@@ -214,25 +219,41 @@ class Contest:
                 found[name] = min(trial.error, found.get(name, np.inf))
         return found
 
-    def kind_of(self, name: str) -> Any:
-        """Settings of a network; on a line the spectral one is the quicker Fourier neural operator."""
-        if name != "fno" or self.pairs.u.ndim != 3:
-            return name
-        return {"kind": "spectral", "coordinates": self.kind not in ("periodic", ("periodic",))}
-
     def must(self, name: str) -> str:
-        self.learned(self.network(self.kind_of(name), self.budget), name)
+        self.learned(self.network(name, self.budget), name)
         return "nothing else can learn from these pairs"
 
-    def network(self, asked: Any, budget: float | None) -> Network:
-        return self.limit(Network(asked, self.symmetries, self.kind), budget)
+    def network(self, name: str, budget: float | None) -> Network:
+        return self.limit(Network(name, self.symmetries, self.kind, points=self.mesh), budget)
+
+    @cached_property
+    def mesh(self) -> int | None:
+        """Points of the coarsest mesh, by halves, that networks need on a line: it loses LOST of the least error so far."""
+        assert self.validation
+        a, u = self.validation.a, self.validation.u
+        if u.ndim != 3 or a.shape[2:] != u.shape[2:] or self.validation.mask is not None or not self.errors:
+            return None
+        points, axis = u.shape[2], Axis(u.shape[2], self.kind if isinstance(self.kind, str) else self.kind[0])
+        fine = Grid((axis,))
+
+        def lost(count: int) -> float:
+            coarse = fine.with_points(count)
+            back = [interpolate(interpolate(x, fine, coarse, "spectral"), coarse, fine, "spectral") for x in (a, u)]
+            return max(float(np.abs(y - x).mean() / max(x.std(), TINY)) for x, y in zip((a, u), back, strict=True))
+
+        try:
+            while points // 2 >= LEAST and lost(points // 2) < LOST * self.error(self.best()):
+                points //= 2
+        except UserError:  # an axis without such a series
+            return None
+        return points if points < u.shape[2] else None
 
     def limit(self, mean: Network, budget: float | None) -> Network:
         """Give a network the loop and the time that it has not brought itself."""
         if mean.budget is None:
             mean.model.budget = budget
         if mean.training is None:
-            loop = recipe(mean.model.budget is not None, self.training)
+            loop = recipe(mean.model.budget is not None, self.training, mean.model.asked)
             mean.model.training = replace(loop, batch=min(loop.batch, len(self.pairs)))
         return mean
 

@@ -103,6 +103,11 @@ class Plain(Surrogate):
     def evaluations(self, **how: Any) -> int:
         return 0
 
+    def to(self, device: str) -> Self:
+        if self.mean_operator is not None:
+            self.mean_operator.to(device)
+        return super().to(device)
+
     @property
     def parameters(self) -> int:
         assert self.mean_operator is not None

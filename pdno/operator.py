@@ -464,6 +464,11 @@ class PDNO(Surrogate):
         untrained = (self.frame is None or self.gaussian) and rule == "analytic"
         return chain, np.zeros(chain.n_steps + 1) if untrained else variance(rule, chain, self.error, self.mix)
 
+    def to(self, device: str) -> Self:
+        if self.parts is not None:
+            self.parts.mean.to(device)
+        return super().to(device)
+
     @property
     def parameters(self) -> int:
         return super().parameters + (0 if self.parts is None else self.parts.mean.parameters)

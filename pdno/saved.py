@@ -43,8 +43,8 @@ def load(path: str | Path, network: nn.Module | None = None, device: str = "cpu"
         reason = str(error) if isinstance(error, UserError) else repr(error)
         raise UserError(f"{file} does not describe a model ({reason}); save it again with this version") from None
     weights = {name[8:]: v for name, v in tensors.items() if name.startswith("network.")}
-    model.network = _moved(_filled(model, network, weights, file), device).eval()
-    return model
+    model.network = _filled(model, network, weights, file).eval()
+    return model.to(device)
 
 
 def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> Surrogate:
@@ -60,15 +60,6 @@ def _described(kind: type[Any], tensors: dict[str, torch.Tensor], metadata: dict
     model.seen = tensors["seen"].numpy() if "seen" in tensors else model.seen
     model.orient()
     return model.restore({name[6:]: v.numpy() for name, v in tensors.items() if name.startswith("model.")})
-
-
-def _moved(network: nn.Module, device: str) -> nn.Module:
-    """The network on a device; "auto" takes a GPU if there is one."""
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    try:
-        return network.to(name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
 
 
 def _filled(model: Surrogate, network: nn.Module | None, weights: dict[str, torch.Tensor], file: Path) -> nn.Module:

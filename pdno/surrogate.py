@@ -335,6 +335,15 @@ class Surrogate(Answers):
         dtype = np.float64 if like.dtype == torch.float64 else np.float32
         return torch.as_tensor(np.asarray(values, dtype=dtype)).to(like.device)
 
+    def to(self, device: str) -> Self:
+        """Compute on this device; "auto" takes a GPU if there is one."""
+        assert isinstance(self.network, nn.Module)
+        try:
+            self.network.to(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
+        return self
+
     # Keeping
 
     def save(self, path: str | Path) -> None:

@@ -347,7 +347,7 @@ def test_labels_are_kinds() -> None:
     assert Network({"base": 8}).label == "auto"
     assert short({"base": 8, "multipliers": [1]}).label == "unet"  # what "auto" came to
     assert Network.name == "network"
-    assert not Network.cheap_folds
+    assert not Network().cheap_folds
 
 
 # From names

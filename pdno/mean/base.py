@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..draw import generator
 from ..errors import UserError
 
-__all__ = ["Array", "Mean", "folds", "inputs"]
+__all__ = ["Array", "Mean", "checked", "folds", "inputs"]
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,25 @@ class Mean(ABC):
     """A regression of u on a. Arrays are (sample, channel, *grid); scalars are (sample, parameter)."""
 
     name: ClassVar[str]
-    cheap_folds: ClassVar[bool] = True  # whether out-of-fold residuals cost little more than fitting
+
+    @property
+    def inner(self) -> "tuple[Mean, ...]":
+        """Means that it is made of, if any."""
+        return ()
+
+    def parts_below(self) -> "list[Mean]":
+        """Itself, or what it is made of and that is made of no others."""
+        return [part for each in self.inner for part in each.parts_below()] or [self]
+
+    @property
+    def cheap_folds(self) -> bool:
+        """Whether out-of-fold residuals cost little more than fitting."""
+        return all(part.cheap_folds for part in self.inner)
+
+    def to(self, device: str) -> None:
+        """Compute there, if it computes on devices at all."""
+        for part in self.inner:
+            part.to(device)
 
     @property
     def label(self) -> str:
@@ -92,6 +110,21 @@ def folds(
     for k in range(count):
         left = np.isin(labels, names[k::count])
         yield np.flatnonzero(~left), np.flatnonzero(left)
+
+
+def checked(a: Any, u: Any, scalars: Any = None, least: int = 1) -> tuple[Array, Array, Array]:
+    """Inputs, outputs and scalars, (sample, 0) for none, as numbers that are finite and of as many samples, `least` or more."""
+    a, u = (np.asarray(values, dtype=np.float64) for values in (a, u))
+    s = np.zeros((len(a), 0)) if scalars is None else np.asarray(scalars, dtype=np.float64)
+    if min(a.ndim, u.ndim) < 2 or s.ndim != 2 or not least <= len(a) == len(u) == len(s) or 0 in u.shape[1:]:
+        raise UserError(
+            f"a, u and scalars have shapes {a.shape}, {u.shape} and {s.shape}; expected (sample, channel, *grid) twice and "
+            "(sample, parameter); give as many samples of each, at least one"
+        )
+    for name, values in (("inputs", a), ("outputs", u), ("scalars", s)):
+        if not np.isfinite(values).all():
+            raise UserError(f"{name} have values that are NaN or infinite, expected numbers; leave such pairs out")
+    return a, u, s
 
 
 def inputs(a: Array, scalars: Array | None = None) -> Array:

@@ -19,13 +19,9 @@ MEANS: dict[str, type[Any]] = {"linear": Linear, "kernel": Kernel, "network": Ne
 
 def is_saveable(mean: Mean) -> bool:
     """Whether `mean_of` makes it again from its settings: own solvers, modules and symmetries are code."""
-    if isinstance(mean, Sum):
-        return all(map(is_saveable, mean.parts))
-    if isinstance(mean, Network):
-        return bool(mean.settings()["network"] != "own") and "own" not in mean.settings()["symmetries"]
-    if isinstance(mean, Kernel):
-        return "own" not in mean.settings()["symmetries"]
-    return type(mean) in MEANS.values()
+    settings = mean.settings()
+    own = "own" in (settings.get("network"), *settings.get("symmetries", ()))
+    return type(mean) in MEANS.values() and not own and all(map(is_saveable, mean.inner))
 
 
 def mean_of(asked: str | Mapping[str, Any] | Mean, **known: Any) -> Mean:

@@ -46,7 +46,7 @@ from ..grid import Axis, Grid
 from ..loading import memory_allowed
 from ..modes import Waves, fields, modes, squared_waves
 from ..symmetry import Characters, Own, Symmetry, check, group
-from .base import Array, Mean, folds
+from .base import Array, Mean, checked, folds
 from .covariance import KERNELS, Hyper, Units, unit_of
 from .process import LEVELS, NUGGETS, Errors, Labels, cholesky_of, descend, levels, log_likelihood, project, regress, score
 
@@ -112,7 +112,7 @@ class Kernel(Mean):
         return {**named, "shifts": self.shifts, "log": self.log, "most": self.most}
 
     def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
-        a, u, s = _checked(a, u, scalars)
+        a, u, s = checked(a, u, scalars)
         if len(a) < 2:
             raise UserError(f"got {len(a)} pairs, expected at least two to learn from; bring more")
         if np.ptp(u, axis=0).max() <= 1e-12 * np.abs(u).max():  # constant but for rounding, which is not worth a search
@@ -144,7 +144,7 @@ class Kernel(Mean):
         Pairs beyond those that are learned from are left out anyway. Where m is an average over symmetries, `count` folds.
         """
         copy = shallow(self) if self._learned else shallow(self).fit(a, u, scalars, seed)
-        a, u, s = _checked(a, u, scalars)
+        a, u, s = checked(a, u, scalars)
         labels = np.arange(len(a)) if group is None else np.unique(group, return_inverse=True)[1].reshape(-1)
         if labels.max() == 0:
             raise UserError("all pairs are of one group, so that nothing is left to learn from; bring at least two groups")
@@ -223,7 +223,7 @@ class Kernel(Mean):
     def _inputs(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
         if not self._learned:
             raise UserError("this kernel regression has not learned anything yet; call fit first")
-        a, _, s = _checked(a, None, scalars)
+        a, _, s = checked(a, a, scalars, least=0)
         known = [self._learned[name].shape[1:] for name in ("a", "scalars")]
         if [a.shape[1:], s.shape[1:]] != known:
             raise UserError(
@@ -315,7 +315,7 @@ class Kernel(Mean):
             return False
         split = Characters(self._elements, *(np.zeros((1, *x[1:])) for x in self._shapes))
         rows = pairs * len(split.copies)
-        if rows > ROWS or self._needed(rows, 4 + len(split.signs)) > memory_allowed():
+        if rows > ROWS or self._needed(rows, 4 + (1 + LEVELS) * len(split.signs)) > memory_allowed():
             return False
         grams = [self.hyper.gram(f, f) for f in (self._features(g.on_a(a), s) for g in self._elements)]
         return all(np.allclose(grams[0], k, rtol=1e-6, atol=1e-9) for k in grams)
@@ -429,20 +429,3 @@ class Kernel(Mean):
 def _blocks(count: int, width: int) -> Iterator[slice]:
     rows = max(1, BLOCK // width)
     return (slice(first, first + rows) for first in range(0, count, rows))
-
-
-def _checked(a: Any, u: Any, scalars: Any) -> tuple[Array, Array, Array]:
-    """Arrays of floats with as many samples, all finite."""
-    a = np.asarray(a, dtype=np.float64)
-    u = a if u is None else np.asarray(u, dtype=np.float64)
-    s = np.zeros((len(a), 0)) if scalars is None else np.asarray(scalars, dtype=np.float64)
-    if min(a.ndim, u.ndim, s.ndim) < 2 or not len(a) == len(u) == len(s):
-        raise UserError(
-            f"inputs, outputs and scalars have shapes {a.shape}, {u.shape} and {s.shape}, expected (sample, channel, *grid), "
-            "the same and (sample, parameter); bring as many samples of each"
-        )
-    if not all(np.isfinite(x).all() for x in (a, u, s)):
-        raise UserError(
-            "inputs, outputs or scalars have values that are NaN or infinite, expected numbers; leave these pairs out"
-        )
-    return a, u, s

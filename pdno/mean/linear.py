@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..draw import generator
 from ..errors import UserError, nearest
-from .base import Array, Mean, folds, inputs
+from .base import Array, Mean, checked, folds, inputs
 from .features import Features
 from .ridge import BASES, EXACT, FINEST, Affine, Ridge, variance_left
 from .sparse import sparse_map
@@ -176,7 +176,9 @@ class Linear(Mean):
 
     def _learn(self, a: Array, u: Array, scalars: Array | None, seed: int) -> tuple[Features, Ridge, Sparse | None]:
         """Features and fit, chosen by a part of the pairs where all are too many; and a sparse map if that is better."""
-        x, u = _pairs(a, u, scalars)
+        a, u, s = checked(a, u, scalars)
+        if not (x := inputs(a, s)).shape[1]:
+            raise UserError("inputs have neither values nor scalars; give at least one of them")
         group = np.repeat(np.arange(a.shape[1]), int(np.prod(a.shape[2:])))
         group = np.append(group, a.shape[1] + np.arange(x.shape[1] - len(group)))  # a channel, or a scalar
         logarithms = self._logarithms(x, group)
@@ -254,20 +256,3 @@ class Linear(Mean):
 
 def _is(value: object, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _pairs(a: Array, u: Array, scalars: Array | None) -> tuple[Array, Array]:
-    """All numbers of the inputs, and outputs, checked."""
-    shapes = [np.shape(part) for part in (a, u, np.zeros((len(a), 0)) if scalars is None else scalars)]
-    if len({shape[:1] for shape in shapes}) > 1 or min(map(len, shapes)) < 2 or len(shapes[2]) > 2 or 0 in shapes[1]:
-        raise UserError(
-            f"a, u and scalars have shapes {shapes[0]}, {shapes[1]} and {shapes[2]}; expected (sample, channel, *grid) twice "
-            "and (sample, parameter); give as many samples of each, at least one"
-        )
-    x, y = inputs(a, scalars), np.asarray(u, dtype=np.float64)
-    if not x.shape[1]:
-        raise UserError("inputs have neither values nor scalars; give at least one of them")
-    for name, values in (("inputs", x), ("outputs", y)):
-        if not np.isfinite(values).all():
-            raise UserError(f"{name} have values that are NaN or infinite, expected numbers; leave such pairs out")
-    return x, y

@@ -24,7 +24,7 @@ from ..basis import Condition, Kind
 from ..draw import generator
 from ..errors import UserError, nearest
 from ..grid import Axis, Grid, interpolate
-from .base import Array, Mean, inputs
+from .base import Array, Mean, checked, inputs
 from .linear import Linear
 from .total import described, restored
 
@@ -76,9 +76,8 @@ class LowFidelity(Mean):
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of an answer of the solver, and of u
 
     @property
-    def cheap_folds(self) -> bool:  # type: ignore[override]
-        """Whether those of the correction are."""
-        return self.correction.cheap_folds
+    def inner(self) -> tuple[Mean, ...]:
+        return (self.correction,)
 
     def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
         shapes, way, factor, target = self._target(a, u, scalars, seed)
@@ -150,8 +149,7 @@ class LowFidelity(Mean):
         self, a: Array, u: Array, scalars: Array | None, seed: int
     ) -> tuple[tuple[tuple[int, ...], ...], str, Array, Array]:
         """Shapes of an answer and of u, the best interpolation, b, and u − b·I s(a)."""
-        a, u = np.asarray(a, dtype=np.float64), np.asarray(u, dtype=np.float64)
-        _check_pairs(a, u, scalars)
+        a, u, _ = checked(a, u, scalars)
         s, grid = self._solve(a, scalars, u.shape[1:]), u.shape[2:]
         rows = np.sort(generator(seed, "lowfidelity", 0).permutation(len(u))[:TRIAL])
         ways = WAYS[:1] if s.shape == u.shape else WAYS[1:]
@@ -221,18 +219,6 @@ class LowFidelity(Mean):
 
 def _column(factor: Array, ndim: int) -> Array:
     return factor.reshape(-1, *(1 for _ in range(ndim - 2)))
-
-
-def _check_pairs(a: Array, u: Array, scalars: Array | None) -> None:
-    s = np.zeros((len(a), 0)) if scalars is None else np.asarray(scalars, dtype=np.float64)
-    if min(a.ndim, u.ndim) < 2 or s.ndim != 2 or not len(a) == len(u) == len(s) or 0 in u.shape:
-        raise UserError(
-            f"a, u and scalars have shapes {a.shape}, {u.shape} and {s.shape}; expected (sample, channel, *grid) twice and "
-            "(sample, parameter); give as many samples of each, at least one"
-        )
-    for name, values in (("inputs", a), ("outputs", u), ("scalars", s)):
-        if not np.isfinite(values).all():
-            raise UserError(f"{name} have values that are NaN or infinite, expected numbers; leave such pairs out")
 
 
 def _second(solver: Solver) -> Parameter | None:

@@ -47,7 +47,6 @@ class Network(Mean):
     """
 
     name = "network"
-    cheap_folds = False
 
     def __init__(
         self,
@@ -61,8 +60,15 @@ class Network(Mean):
     ) -> None:
         self.training, self.budget, self.points = training, budget, points
         normalise = tuple(normalise) if isinstance(normalise, list) else normalise  # from a file
-        loop = recipe(budget is not None) if training is None else training
+        loop = recipe(budget is not None, network=network) if training is None else training
         self.model = Regression(network, normalise, loop, budget, symmetries, kind)
+
+    @property
+    def cheap_folds(self) -> bool:
+        return False
+
+    def to(self, device: str) -> None:
+        self.model.to(device)
 
     @property
     def label(self) -> str:
@@ -149,11 +155,12 @@ class Network(Mean):
         return self
 
 
-def recipe(limited: bool = False, given: Training | None = None) -> Training:
+def recipe(limited: bool = False, given: Training | None = None, network: Any = None) -> Training:
     """The loop for regressions, with what is set in `given`; where only a budget limits it, as many steps as it allows."""
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
-    loop = replace(Training(rate=2e-3, batch=16, ema=0.998), **changed)
+    kind = network.get("kind") if isinstance(network, Mapping) else network
+    loop = replace(Training(rate=4e-3 if kind == "fno" else 2e-3, batch=16, ema=0.998), **changed)
     return replace(loop, updates=ENDLESS) if limited and loop.updates is None and loop.epochs is None else loop
 
 

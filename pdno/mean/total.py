@@ -44,9 +44,8 @@ class Sum(Mean):
         self.parts, self._learned = parts, False
 
     @property
-    def cheap_folds(self) -> bool:  # type: ignore[override]
-        """Whether those of all parts are."""
-        return all(part.cheap_folds for part in self.parts)
+    def inner(self) -> tuple[Mean, ...]:
+        return self.parts
 
     def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
         self._learned = False
