@@ -47,8 +47,8 @@ bench-accuracy: $(READY)  ## train models for the paper's problems and judge the
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.tables
 
-bench-auto: $(READY)  ## the default against its rivals, an hour; DATA=FOLDER adds published sets: into results/ and docs/
-	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA))
+bench-auto: $(READY)  ## the default against its rivals, an hour; DATA=FOLDER adds published sets, BUDGET=SECONDS ONLY='NAME …' OUT=FILE: into results/ and docs/
+	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## whether the default keeps its budget, a quarter of an hour: into results/ and docs/

@@ -30,6 +30,7 @@ from pdno.surrogate import Surrogate
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "auto.json"
 SCORES = ("crps", "mrle", "coverage_90")
+BUDGET = 120.0  # seconds
 
 EQUATIONS: tuple[tuple[Equation, int, str], ...] = (
     (Elliptic1D(), 2000, "gaussian:0.05"),
@@ -103,7 +104,8 @@ def measured(name: str, data: Dataset, model: Surrogate, method: str, budget: fl
     e = pdno.evaluate(model, held, members=members, calibrate=0)
     grid = "x".join(map(str, np.shape(held.train.u)[2:]))
     row: Row = {"test": name, "method": method, "grid": grid, "train": len(held.train), "noise": e.facts["noise"]}
-    row |= {"parameters": model.parameters, "train_seconds": seconds, "members": members, "command": "make bench-auto"}
+    row |= {"parameters": model.parameters, "train_seconds": seconds, "members": members}
+    row["command"] = "make bench-auto" + (f" BUDGET={budget:g} OUT=FILE" if budget != BUDGET else "")
     for metric in SCORES:
         if metric in e.scores:
             yield results.row(metric, e.scores[metric].value, **row, error=e.scores[metric].error, seed=0)
@@ -115,8 +117,9 @@ def measured(name: str, data: Dataset, model: Surrogate, method: str, budget: fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of published data, one folder each")
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds for each model")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for each model")
     parser.add_argument("--members", type=int, default=50)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="results file")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="data sets; others keep their rows")
     parser.add_argument("--methods", nargs="*", default=[], metavar="NAME", help="models, such as pdno; others keep their rows")
     options = parser.parse_args()
@@ -128,9 +131,9 @@ def main() -> None:
         for method, make in methods(options.budget, known).items():
             if not options.methods or method in options.methods:
                 rows = list(measured(name, data, make(), method, options.budget, options.members))
-                old = results.read(RESULTS)["rows"] if RESULTS.exists() else []
+                old = results.read(options.out)["rows"] if options.out.exists() else []
                 kept = [r for r in old if (r["test"], r["method"]) != (name, method)]
-                results.write(RESULTS, kept + rows, machine=results.machine(), budget=options.budget)
+                results.write(options.out, kept + rows, machine=results.machine(), budget=options.budget)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ is taken.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .basis import Kind
+from .chosen import Chosen, Trial
 from .dataset import Pairs
 from .errors import UserError
 from .grid import Axis, Grid, interpolate
@@ -33,7 +34,7 @@ from .surrogate import Terms
 from .symmetry import Own
 from .train import Training
 
-__all__ = ["NETWORKS", "Chosen", "Trial", "learn_mean", "zeroed"]
+__all__ = ["NETWORKS", "learn_mean", "zeroed"]
 
 Array = NDArray[Any]
 EXACT = 1e-6  # error, as a fraction of the spread of u, below which nothing is left to learn
@@ -46,31 +47,6 @@ LEAST, LOST = 32, 0.05  # points that networks need, and what a coarser mesh may
 TINY = 1e-300
 FEW = 8  # pairs below which networks are not tried
 NETWORKS = {"fno": "a Fourier neural operator", "slim": "a slim UNet"}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate: its error (see above), how long it took, and what it says of itself or why it was left out."""
-
-    name: str
-    error: float | None
-    note: str
-    seconds: float = field(default=0.0, compare=False)
-    taken: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """What is the same whenever it is tried: all but the time."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds"}
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The mean operator that was taken, all trials, and the reason in plain words."""
-
-    mean: Mean
-    trials: tuple[Trial, ...]
-    why: str
-    exact: bool = False
 
 
 def learn_mean(

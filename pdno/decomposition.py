@@ -12,13 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
+import torch
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import logsumexp
+from torch import Tensor
 
 from .amplitude import Amplitude
-from .auto import WHITE, Chosen, Trial, correlation, zeroed
+from .auto import WHITE, correlation, zeroed
 from .basis import Kind
+from .chosen import Chosen, Trial
 from .dataset import Pairs
+from .diffusion import Diffusion, at
 from .errors import UserError, nearest
 from .mean import Kernel, Mean, mean_of
 from .replicates import replicate_noise
@@ -65,6 +70,32 @@ class Decomposition:
         """(u − m(a))/t(a), and t(a)."""
         m, t = self.centre(a, scalars)
         return (u - m) / t.reshape(-1, *(1,) * (u.ndim - 1)), t
+
+    def gaussian_answer(self, diffusion: Diffusion, n: Tensor, v: Tensor, a: Any = None) -> Tensor:
+        """What a network would have to answer if members were drawn without one: r = s ξ, ξ ~ N(0, I), s one of `sizes`.
+
+        U_n given s is N(0, w), w = γs² + 1 − γ: U_0 is √γ v E[s²/w | v] and ε is √(1−γ) v E[1/w | v], on average. With s = 1
+        the answer is 0 with the target "v".
+        """
+        gamma, shape = at(diffusion.schedule.gamma, n, v[:, :1].flatten(1)[:, :1]), (-1, *(1,) * (v.ndim - 1))
+        s2 = torch.as_tensor(np.square(self.sizes), dtype=v.dtype, device=v.device)
+        w = gamma * s2 + 1 - gamma  # (sample, size)
+        chance = torch.softmax(-0.5 * (v[0].numel() * w.log() + v.flatten(1).square().sum(1, keepdim=True) / w), 1)
+        u0 = (gamma.sqrt() * (chance * s2 / w).sum(1, keepdim=True)).reshape(shape) * v
+        eps = ((1 - gamma).sqrt() * (chance / w).sum(1, keepdim=True)).reshape(shape) * v
+        return diffusion.target_of(n, u0, eps)
+
+    def log_likelihood(self, a: Array, u: Array, scalars: Array | None) -> Array:
+        """log of the density of each u that is drawn without a network: of the mean over s of N(m(a), (t(a) s)² S Sᵀ)."""
+        left, t = self.left(a, u, scalars)
+        most, d, s = self.scale.log_likelihood(0 * left[:1])[0], self.seen(u.shape[1:]), self.sizes
+        square = most - self.scale.log_likelihood(left)
+        mixed = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(len(s))
+        return np.asarray(most + mixed - d * np.log(t))
+
+    def seen(self, u_shape: tuple[int, ...]) -> int:
+        """How many numbers of a field S does not take to 0."""
+        return int((np.broadcast_to(self.scale.point, u_shape) > 0).sum())
 
     def spread(self, a: Array, scalars: Array | None, u_shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
         """Standard deviations of noise and of the model's error: from repeats, else from the posterior of a kernel."""

@@ -1,10 +1,7 @@
-r"""PDNO, the probabilistic diffusion neural operator: the law of u given a by conditional diffusion (Algorithm `alg:PDNO`).
+r"""PDNO, the probabilistic diffusion neural operator: the law of u given a,
 
     u | a = m(a) + t(a) S r,        m a mean operator (`pdno.mean`), t S the scale of what it leaves (`pdno.residual`,
-                                    `pdno.amplitude`), r from a diffusion
-
-fit:      learn m and S; minimise L_DDSM over r and a (`eqn:DSM`); measure the denoising error e_n on pairs that were held out
-sample:   V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down to V_0, a draw of q_θ(· | a)
+                                    `pdno.amplitude`), r from a diffusion (`pdno.conditional`).
 
 With the target "v" and r of unit variance, a network that answers 0 is exact for Gaussian residuals, and with S = 0 for none:
 a network is kept only if it beats that on held-out pairs. Without a mean (the paper's model) S is the normalisation of u.
@@ -13,43 +10,42 @@ a network is kept only if it beats that on held-out pairs. Without a mean (the p
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from torch import Tensor, nn
 
 from .auto import learn_mean
-from .base import White, from_json
+from .base import from_json
 from .basis import Kind
+from .chosen import Chosen
+from .conditional import AUTO_STEPS, PART, Conditional
 from .dataset import Pairs
 from .decomposition import Decomposition, decompose
-from .diffusion import Diffusion, at
-from .draw import generator
+from .diffusion import Diffusion
+from .engine import is_first
 from .errors import UserError, nearest
 from .mean import Mean, is_saveable
 from .metrics import crps
 from .nn import Zero, build
 from .paper import PDNO_TESTS
 from .progress import progress_bar
-from .reverse import SAMPLERS, Rule, denoising_error, nvlb, variance
+from .reverse import Rule, nvlb
 from .scaling import Normalise, Scaling
 from .schedule import Schedule, Spacing
-from .surrogate import Surrogate, Terms, chosen
+from .surrogate import Surrogate, Terms
+from .surrogate import chosen as settings_of
 from .symmetry import Own
-from .train import Objective, Training
+from .train import Training
 
 __all__ = ["PDNO"]
 
 Array = NDArray[Any]
-AUTO_STEPS = 20  # with the analytic variance; see docs/models.md for what is lost
-ERROR_VALUES = 32, 2**15  # pairs, or numbers, from which each e_n is measured
-FEWEST_VALUES = 8, 2**11  # the same without time
-PART = 32  # pairs that are denoised at once
 AUTO_BUDGET = 600.0  # seconds, where neither time nor steps are given
 MEAN_SHARE = 0.85  # of the time for the mean operator
 TRIED_STEPS = (5, 10, 20, 40)
@@ -57,7 +53,7 @@ CHOICE = 512  # held-out pairs that decide on the network
 MEASURING = 0.3  # share of the time that is left, for this, and for e_n
 
 
-class PDNO(Surrogate):
+class PDNO(Conditional):
     """Learns the law of u given a from pairs, noisy or not, and draws from it.
 
     Args:
@@ -92,7 +88,6 @@ class PDNO(Surrogate):
     """
 
     name = "pdno"
-    timed = True
 
     def __init__(
         self,
@@ -114,31 +109,21 @@ class PDNO(Surrogate):
         symmetries: str | Sequence[str | Own] = (),
         kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
-        super().__init__(network, normalise, training, budget, symmetries, kind)
         self.mean_asked, self.residual_scale = None if mean == "none" else mean, residual_scale
-        limited = self.training.updates is not None or self.training.epochs is not None
-        self.recipe = self.training if limited or training is not None else None  # of networks for the mean
-        if self.mean_asked == "auto" and budget is None and not limited:
-            self.budget = AUTO_BUDGET
         self.parts: Decomposition | None = None
         self._written: Mapping[str, Any] | None = None
         self.said: list[str] = []
         self.tell: Callable[[str], None] = lambda text: None  # what is tried, line by line
-        self.auto_steps: int | None = None
-        self.diffusion = Diffusion(target="u0" if self.mean_asked is None else "v") if diffusion is None else diffusion
-        self.variance, self.mix, self.sampler, self.spacing = variance, mix, sampler, spacing
-        self.steps = int(steps) if isinstance(steps, np.integer) else steps
-        self.last_noise, self.t_start = last_noise, t_start
-        self.error: Array | None = None
-        choices = (
-            ("variance", variance, get_args(Rule)),
-            ("sampler", sampler, SAMPLERS),
-            ("spacing", spacing, get_args(Spacing)),
-        )
-        for what, value, known in choices:
-            if value not in known:
-                raise UserError(f"{what} {value!r} is unknown; {nearest(str(value), known)}")
-        self._chain({})
+        if diffusion is None:
+            diffusion = Diffusion(target="u0" if self.mean_asked is None else "v")
+        reverse: dict[str, Any] = {"variance": variance, "mix": mix, "steps": steps, "spacing": spacing, "sampler": sampler}
+        reverse |= {"last_noise": last_noise, "t_start": t_start}
+        known: dict[str, Any] = {"normalise": normalise, "training": training, "symmetries": symmetries, "kind": kind}
+        super().__init__(network, diffusion, budget=budget, **reverse, **known)
+        limited = self.training.updates is not None or self.training.epochs is not None
+        self.recipe = self.training if limited or training is not None else None  # of networks for the mean
+        if self.mean_asked == "auto" and budget is None and not limited:
+            self.budget = AUTO_BUDGET
 
     @classmethod
     def paper(cls, test: str, noisy: bool = False) -> "PDNO":
@@ -152,31 +137,10 @@ class PDNO(Surrogate):
         return cls(**PDNO_TESTS[test](noisy))
 
     def settings(self) -> dict[str, Any]:
-        d = self.diffusion
-        chain = {"gamma": d.schedule.gamma.tolist(), "base": d.law.to_json(), "target": d.target, "weight": d.weight}
-        names = ("variance", "mix", "steps", "spacing", "sampler", "last_noise", "t_start")
-        reverse = {name: getattr(self, name) for name in names}
-        settings = {**super().settings(), "diffusion": chain, "reverse": reverse, "auto_steps": self.auto_steps}
+        settings = super().settings()
         if self.parts is None:
             return {**settings, "mean": "none" if self.mean_asked is None else "unknown"}
         return {**settings, **self.parts.settings(), "said": self.said}
-
-    def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
-        """L_DDSM with n ~ Unif{1 … N} and ε ~ N(0, 𝒞)."""
-        drawn = self._draws(pairs, seed, purpose)
-        return lambda network, rows, first, step: self.diffusion.loss(network, *drawn(rows, first, step))
-
-    def _draws(self, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
-        """(rows, first, step) ↦ n, U_0, ε, a and mask; n and ε are functions of (seed, purpose, step, place in the batch)."""
-        get, shape, law = self.rows(pairs, seed if purpose == "train" else None), self.fitted().u_shape, self.diffusion.law
-
-        def drawn(rows: NDArray[np.int64], first: int, step: int) -> tuple[Any, ...]:
-            a, u, mask = get(rows, first, step)
-            draws = generator(seed, f"{purpose}/n", step).random(first + len(rows))[first:]
-            n = 1 + torch.as_tensor(np.floor(draws * self.diffusion.schedule.n_steps), dtype=torch.long).to(u.device)
-            return n, u, self.tensor(law.sample(shape, len(rows), seed, first, f"{purpose}/eps", step)), a, mask
-
-        return drawn
 
     def learn(self, pairs: Pairs, validation: Pairs | None, *, seed: int = 0, **options: Any) -> Self:
         if self.variance == "analytic" and not validation:
@@ -198,14 +162,28 @@ class PDNO(Surrogate):
         """Learn m and S, and hand on the residuals."""
         if self.mean_asked is None:
             return pairs, validation
-        known: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind, "training": self.recipe}
-        mean = learn_mean(self.mean_asked, pairs, validation, terms, **known, share=MEAN_SHARE, tell=self.tell)
+        mean = self._chosen(pairs, validation, terms)
         how: dict[str, Any] = {"scale": self.residual_scale, "kind": self.kind, "elements": self.elements}
         self.parts, pairs, validation = decompose(mean, pairs, validation, **how, seed=terms.seed)
         self.said = list(self.parts.said)
         self.scalings["u"] = Scaling.of(pairs.u, "none")
         self.elements = tuple(g.linear for g in self.elements)
         return pairs, validation
+
+    def _chosen(self, pairs: Pairs, validation: Pairs | None, terms: Terms) -> Chosen:
+        """The mean operator: that of the run that is gone on with, or a new one."""
+        asked = self.mean_asked
+        assert asked is not None
+        told = {"name": asked.name, **asked.settings()} if isinstance(asked, Mean) else asked
+        plan = {**self._plan(pairs, terms.seed), "asked": told, "budget": self.budget, "precision": terms.precision}
+        if terms.run is not None and (chosen := Chosen.kept(terms.run, plan)) is not None:
+            chosen.mean.to(terms.device)
+            return chosen
+        known: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind, "training": self.recipe}
+        chosen = learn_mean(asked, pairs, validation, terms, **known, share=MEAN_SHARE, tell=self.tell)
+        if terms.run is not None and is_first():
+            chosen.keep(terms.run, plan)
+        return chosen
 
     def _built(self, seed: int) -> nn.Module:
         """No network where nothing is left to learn."""
@@ -258,31 +236,18 @@ class PDNO(Surrogate):
 
     def _gain(self, network: nn.Module, validation: Pairs, terms: Terms) -> Array:
         """How much lower the denoising loss of each of some held-out pairs is than a Gaussian's, as far as time allows."""
+        assert self.parts is not None
         drawn, gains = self._draws(validation, terms.seed, "choice"), list[Array]()
+        gaussian = partial(self.parts.gaussian_answer, self.diffusion)
         limit, begin = terms.left(MEASURING) if terms.alone else None, time.monotonic()
         for lo in range(0, min(len(validation), CHOICE), PART):
             draws = drawn(np.arange(lo, min(lo + PART, len(validation), CHOICE)), lo, 0)
             with torch.no_grad():
-                gain = self.diffusion.losses(self._gaussian_answer, *draws) - self.diffusion.losses(network, *draws)
+                gain = self.diffusion.losses(gaussian, *draws) - self.diffusion.losses(network, *draws)
             gains.append(gain.double().cpu().numpy())
             if limit is not None and time.monotonic() - begin > limit:
                 break
         return np.concatenate(gains)
-
-    def _gaussian_answer(self, n: Tensor, v: Tensor, a: Any) -> Tensor:
-        """The exact one for r = s ξ, ξ ~ N(0, I), with s = exp(e) as members are drawn (1 without an amplitude).
-
-        U_n given s is N(0, w), w = γs² + 1 − γ: U_0 is √γ v E[s²/w | v] and ε is √(1−γ) v E[1/w | v], on average. With s = 1
-        the answer is 0 with the target "v".
-        """
-        assert self.parts is not None
-        gamma, shape = at(self.diffusion.schedule.gamma, n, v[:, :1].flatten(1)[:, :1]), (-1, *(1,) * (v.ndim - 1))
-        s2 = torch.as_tensor(np.square(self.parts.sizes), dtype=v.dtype, device=v.device)
-        w = gamma * s2 + 1 - gamma  # (sample, size)
-        chance = torch.softmax(-0.5 * (v[0].numel() * w.log() + v.flatten(1).square().sum(1, keepdim=True) / w), 1)
-        u0 = (gamma.sqrt() * (chance * s2 / w).sum(1, keepdim=True)).reshape(shape) * v
-        eps = ((1 - gamma).sqrt() * (chance / w).sum(1, keepdim=True)).reshape(shape) * v
-        return self.diffusion.target_of(n, u0, eps)
 
     def _fewest(self, validation: Pairs, terms: Terms) -> int:
         """The fewest steps whose CRPS on some held-out pairs is within 1 % of the best; the usual ones without time to try."""
@@ -315,36 +280,6 @@ class PDNO(Surrogate):
     def spread(self, a: Array, scalars: Array | None) -> tuple[Array | None, Array | None]:
         return (None, None) if self.parts is None else self.parts.spread(a, scalars, self.fitted().u_shape)
 
-    def measure(
-        self,
-        pairs: Pairs,
-        seed: int = 0,
-        progress: Callable[[int, int], None] | None = None,
-        seconds: float | None = None,
-    ) -> Array:
-        """The denoising error e_n, n = 0 … N, on pairs that were not learned from; fewer of them if time is short."""
-        shape, denoise = self.fitted().u_shape, self._denoiser()
-        least, usual = (max(some, values // int(np.prod(shape))) for some, values in (FEWEST_VALUES, ERROR_VALUES))
-        count = min(len(pairs), usual)
-        if seconds is not None:
-            a, u, _ = self.rows(pairs[:PART])(np.arange(min(PART, len(pairs))))
-            denoise(1, u, a)  # the first one also sets things up
-            begin = time.monotonic()
-            denoise(1, u, a)
-            each = (time.monotonic() - begin) * self.diffusion.schedule.n_steps / len(u)
-            count = min(count, max(least, int(seconds / each)))
-        a, u, mask = self.rows(pairs[:count])(np.arange(count))
-
-        def in_parts(n: int, v: Tensor, a: Tensor) -> Tensor:
-            return torch.cat([denoise(n, *part) for part in zip(torch.split(v, PART), torch.split(a, PART), strict=True)])
-
-        def eps(n: int) -> Tensor:
-            if progress is not None:
-                progress(n, self.diffusion.schedule.n_steps)
-            return self.tensor(self.diffusion.law.sample(shape, count, seed, 0, "error", n))
-
-        return denoising_error(in_parts, self.diffusion, u, a, eps, mask)
-
     def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
         """s_θ(a), the mean of q_θ(· | a), from one evaluation of the network: E[U_0 | U_N], as U_N says nothing about U_0.
 
@@ -358,10 +293,6 @@ class PDNO(Surrogate):
             return frame.outputs(self.parts.mean(*frame.inputs(a, scalars)), a)
         return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
 
-    def _whole_chain(self, what: str) -> None:
-        if self.t_start:
-            raise UserError(f"{what} needs a chain down to step 0, but this model stops at t_start = {self.t_start}")
-
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
         """The negative variational lower bound of the paper's appendix for these pairs, in nats a pair and in units of u."""
         frame = self.fitted()
@@ -374,10 +305,10 @@ class PDNO(Surrogate):
         v = self.tensor(self.scalings["u"].normalise(outputs))
         scale = np.log(np.broadcast_to(self.scalings["u"].std, frame.u_shape)).sum()
         if self.parts is not None:
-            left, size = self.parts.left(fields, outputs, parameters)
-            d = int((np.broadcast_to(self.parts.scale.point, frame.u_shape) > 0).sum())
             if self.gaussian:
-                return -float((self._log_density(left, d) - d * np.log(size)).mean())
+                return -float(self.parts.log_likelihood(fields, outputs, parameters).mean())
+            left, size = self.parts.left(fields, outputs, parameters)
+            d = self.parts.seen(frame.u_shape)
             volume = -self.parts.scale.log_likelihood(0 * left[:1])[0] - 0.5 * d * np.log(2 * np.pi)  # log det S
             v, scale = self.tensor(self.parts.scale.normalise(left)), float(volume + d * np.log(size).mean())
         condition = self.condition(fields, parameters)
@@ -387,13 +318,6 @@ class PDNO(Surrogate):
 
         return nvlb(self._denoiser(), self.diffusion, chain, var, v, condition, eps) + float(scale)
 
-    def _log_density(self, left: Array, d: int) -> Array:
-        """log of the mean over s = exp(e) of the density of N(0, s² S Sᵀ), for each field."""
-        assert self.parts is not None
-        most = self.parts.scale.log_likelihood(0 * left[:1])[0]
-        square, s = most - self.parts.scale.log_likelihood(left), self.parts.sizes
-        return np.asarray(most + logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(len(s)))
-
     def draw(self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Array:
         """S r, or members of u where there is no mean."""
         r = self.residuals(a, scalars, inputs, members, seed, how)
@@ -402,67 +326,6 @@ class PDNO(Surrogate):
         if self.gaussian and self.parts.amplitude is not None:
             r = r * self.parts.amplitude.draw(seed, inputs, members).reshape(-1, *(1,) * (r.ndim - 1))
         return self.parts.scale.restore(r)
-
-    @torch.no_grad()
-    def residuals(
-        self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]
-    ) -> Array:
-        """The inference stage of Algorithm `alg:PDNO`. `how` may name steps, sampler, variance and a callback (n, V_n)."""
-        shape, law = self.fitted().u_shape, White() if self.gaussian else self.diffusion.law
-        chain, var = self._chain(how)
-
-        def noise(n: int) -> Tensor:
-            """A draw of the base law for each row, a function of (seed, input, member, n)."""
-            cuts = np.flatnonzero(np.diff(inputs) | (np.diff(members) != 1)) + 1
-            runs = np.split(np.stack([inputs, members]), cuts, axis=1)
-            draws = [law.sample(shape, r.shape[1], seed, (int(r[0, 0]) << 32) + int(r[1, 0]), "reverse", n) for r in runs]
-            return self.tensor(np.concatenate(draws))
-
-        sampler, start, callback = SAMPLERS[how.get("sampler", self.sampler)], noise(0), how.get("callback")
-        if self.gaussian:
-            return start.double().cpu().numpy()
-        if callback is not None:
-            callback(int(chain.n[-1]), start)
-        v = sampler(
-            self._denoiser(),
-            start,
-            self.condition(a, scalars),
-            chain,
-            var=var,
-            noise=noise,
-            last_noise=self.last_noise,
-            callback=callback,
-        )
-        return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
-
-    def evaluations(self, **how: Any) -> int:
-        chain, _ = self._chain(how)
-        if self.gaussian:
-            return 0
-        return 2 * chain.n_steps - 1 if how.get("sampler", self.sampler) == "heun" else chain.n_steps
-
-    def _denoiser(self) -> Callable[[int, Tensor, Any], Tensor]:
-        assert isinstance(self.network, nn.Module)
-        return self.diffusion.denoiser(self.network)
-
-    def _chain(self, how: Mapping[str, Any]) -> tuple[Schedule, Array]:
-        """The steps of the reverse chain, and their σ_n."""
-        unknown = set(how) - {"steps", "sampler", "variance", "callback"}
-        if unknown:
-            hint = nearest(min(unknown), ["steps", "sampler", "variance"])
-            raise UserError(f"sampling has no setting {min(unknown)!r}; {hint}")
-        if how.get("sampler", self.sampler) not in SAMPLERS:
-            raise UserError(f"sampler {how['sampler']!r} is unknown; {nearest(str(how['sampler']), SAMPLERS)}")
-        steps, rule = how.get("steps", self.steps), how.get("variance", self.variance)
-        for what, number in (("steps", steps), ("t_start", self.t_start)):
-            if number not in ("auto", None) and (isinstance(number, bool) or not isinstance(number, int | np.integer)):
-                raise UserError(f"{what} = {number!r}: expected a whole number")
-        if steps == "auto":
-            longest = self.diffusion.schedule.n_steps - self.t_start
-            steps = min(self.auto_steps or AUTO_STEPS, longest) if rule == "analytic" else None
-        chain = self.diffusion.schedule.subchain(None if steps is None else int(steps), self.t_start, self.spacing)
-        untrained = (self.frame is None or self.gaussian) and rule == "analytic"
-        return chain, np.zeros(chain.n_steps + 1) if untrained else variance(rule, chain, self.error, self.mix)
 
     def to(self, device: str) -> Self:
         if self.parts is not None:
@@ -501,7 +364,7 @@ class PDNO(Surrogate):
         d = settings["diffusion"]
         diffusion = Diffusion(Schedule(d["gamma"]), from_json(d["base"]), d["target"], d["weight"])
         mean = settings.get("mean", "none")
-        model = cls(settings["network"], diffusion, mean=mean, **chosen(settings), **settings["reverse"])
+        model = cls(settings["network"], diffusion, mean=mean, **settings_of(settings), **settings["reverse"])
         model.auto_steps = settings.get("auto_steps")
         model._written = None if mean == "none" else settings
         return model

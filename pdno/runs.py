@@ -4,6 +4,7 @@ RUN/config.toml               all settings, the file of the data, and how it was
 RUN/model.safetensors         the finished model, for pdno.load
 RUN/checkpoint.safetensors    weights, moving average and optimiser; the same command run again goes on from here
 RUN/metrics.jsonl, times.jsonl
+RUN/mean.safetensors          the mean operator, until the model is finished
 RUN/trials.json               what was tried for the mean operator, with times; networks that were have folders of their own
 """
 
@@ -19,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .auto import NETWORKS, Trial
+from .auto import NETWORKS
+from .chosen import FILE, Trial
 from .config import Config, DataSection
 from .dataset import Dataset
 from .engine import is_first
@@ -88,6 +90,7 @@ def train(
         if isinstance(model, PDNO) and model.parts is not None:
             _write_trials(out / "trials.json", model.parts.trials)
         model.save(out / "model.safetensors")
+        (out / FILE).unlink(missing_ok=True)
         for line in model.said if isinstance(model, PDNO) else ():
             tell(line)
         row = model.history[-1] if model.history else {}
@@ -130,7 +133,7 @@ def _claim(out: Path, config: Config) -> bool:
 def _release(out: Path) -> None:
     """Leave no trace of a run that was refused before it learned anything, so that the mended command may use the folder."""
     if not (out / "metrics.jsonl").exists():
-        for name in ("config.toml", "checkpoint.safetensors"):
+        for name in ("config.toml", "checkpoint.safetensors", FILE):
             (out / name).unlink(missing_ok=True)
         for candidate in ("mean", *(f"{name}{look}" for name in NETWORKS for look in ("", "-short", "-longer"))):
             rmtree(out / candidate, ignore_errors=True)

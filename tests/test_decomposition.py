@@ -1,5 +1,7 @@
 """u = m(a) + t(a) S r: the parts, what is kept, and what comes out for laws that are known."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from pdno.decomposition import looks_gaussian
 from pdno.mean import Kernel, Linear, LowFidelity, Network
 from pdno.nn import Zero
 from pdno.reverse import ancestral, denoising_error, variance
+from pdno.surrogate import Terms
 
 STILL = Training(updates=1, rate=1e-30, ema=0.0)
 POINTS = 16
@@ -97,6 +100,9 @@ def test_a_network_is_kept_where_it_knows_more_than_a_gaussian() -> None:
     near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
     assert np.mean(near) > 0.88  # of a Gaussian, .60
     assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
+    late = Terms(progress=False, deadline=time.monotonic() - 1)
+    assert model._fewest(Pairs.of(a[:9], draws[0, :9]), late) == 20
+    assert "no time to try others" in model.said[-1]
 
 
 def test_the_same_network_is_dropped_where_residuals_are_gaussian(monkeypatch) -> None:
@@ -249,7 +255,7 @@ def test_no_target_beats_gaussians_by_being_compared_with_zero(target) -> None:
     r, eps = torch.randn(2, 4000, 1, 8, generator=torch.Generator().manual_seed(0))
     for n in (2, 10, 19):
         v = diffusion.forward(n, r, eps)
-        answer = model._gaussian_answer(torch.full((4000,), n), v, None)
+        answer = model.parts.gaussian_answer(diffusion, torch.full((4000,), n), v)
         missed = diffusion.target_of(n, r, eps) - answer
         assert float((missed * v).mean()) == pytest.approx(0, abs=0.02 * float(missed.std()))  # nothing left to be told by v
 
@@ -344,7 +350,7 @@ def test_a_gaussian_of_many_sizes_answers_as_its_members_are_drawn() -> None:
     s, diffusion = model.parts.sizes, model.diffusion
     assert s.std() > 0.3
     n, v = torch.tensor([20, 60]), torch.randn(2, 1, POINTS, generator=torch.Generator().manual_seed(0)).double()
-    answer = model._gaussian_answer(n, v, None)
+    answer = model.parts.gaussian_answer(diffusion, n, v)
     for row in range(2):
         gamma = diffusion.schedule.gamma[int(n[row])]
         w = gamma * s**2 + 1 - gamma

@@ -328,3 +328,38 @@ def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
     model = learned(stop=False)
     assert (tmp_path / "run" / "fno-short" / "metrics.jsonl").read_bytes() == steps
     assert [trial.name for trial in model.parts.trials][:4] == ["linear", "kernel", "fno, short", "slim, short"]
+
+
+@pytest.mark.parametrize("mean", ["kernel", {"name": "slim", "widths": [8]}])
+def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, monkeypatch) -> None:
+    """Choosing again by the clock might choose another one; answers are those of a run that nobody disturbed."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((40, 1, 16))
+    pairs = pdno.Pairs.of(a, np.sinh(a) + 0.3 * rng.standard_exponential(a.shape))
+
+    def learned(run: Path) -> pdno.PDNO:
+        loop = pdno.Training(updates=4, batch=4)
+        model = pdno.PDNO({"kind": "slim", "widths": [8]}, mean=mean, residual_scale="scalar", training=loop)
+        return model.learn(pairs[:30], pairs[30:], run=run, progress=False)
+
+    whole = learned(tmp_path / "peace").sample(a[:2], 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(pdno.PDNO, "_train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            learned(tmp_path / "run")
+    monkeypatch.setattr("pdno.operator.learn_mean", lambda *_, **__: pytest.fail("chooses again"))
+    np.testing.assert_array_equal(learned(tmp_path / "run").sample(a[:2], 3), whole)
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [["--set", "training.updates=6"], ["--budget", "20s"]], ids=["steps", "budget"])
+def test_the_default_learns_in_two_processes(limit, tmp_path) -> None:
+    """Both choose the same mean, whatever their clocks say."""
+    store, run = tmp_path / "d.zarr", tmp_path / "run"
+    pdno.generate(pdno.equation.Burgers(points=32), train=60, test=8, out=store)
+    finish([*ALONE, "train", str(store), "--out", str(run), "--devices", "2", *limit])
+    model = pdno.load(run)
+    assert isinstance(model, pdno.PDNO)
+    assert {trial.name.split(",")[0] for trial in model.parts.trials} == {"linear", "kernel", "fno", "slim"}
+    assert np.isfinite(model.sample(pdno.open(store).test.a[:2], 3)).all()

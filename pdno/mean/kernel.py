@@ -218,6 +218,7 @@ class Kernel(Mean):
         self._prepare(self._learned["a"].shape, (1, *self._learned["mean"].shape))
         self._split_by(bool(copied))
         self._phi = self._features(self._learned["a"], self._learned["scalars"])
+        self._timely = len(self._phi)
         return self
 
     def _inputs(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
