@@ -338,9 +338,10 @@ class Surrogate(Answers):
     def to(self, device: str) -> Self:
         """Compute on this device; "auto" takes a GPU if there is one."""
         assert isinstance(self.network, nn.Module)
+        names = {"auto": "cuda" if torch.cuda.is_available() else "cpu", "gpu": "cuda"}
         try:
-            self.network.to(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            self.network.to(names.get(device, device))
+        except (RuntimeError, AssertionError, NotImplementedError) as error:  # which torch raises, by device
             raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
         return self
 
