@@ -69,7 +69,7 @@ bench-elliptic1d: $(READY)  ## train Test 1 of the paper and judge it, an hour: 
 
 browser: $(READY)  ## the report in headless Chromium, which must be installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_browser.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/whole/test_browser.py
 
 coverage: $(READY)  ## which lines the tests run
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report --show-missing

@@ -17,11 +17,12 @@ import numpy as np
 
 import pdno
 from benchmarks.problem import Row, row
-from pdno import metrics, results
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
+from pdno.evaluation import metrics
+from pdno.learning.resume import sessions
 from pdno.mean import Network
 from pdno.mean.network import recipe
-from pdno.record import sessions
+from pdno.run import results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "accuracy.json"

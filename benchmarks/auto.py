@@ -17,15 +17,15 @@ import numpy as np
 
 import pdno
 from benchmarks.problem import Row
-from pdno import results
-from pdno.baseline import FNO, Plain, UNet
-from pdno.dataset import Dataset
+from pdno.data.open import open_chosen
+from pdno.data.pairs import Dataset
+from pdno.data.selection import Selection
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
-from pdno.loading import open_chosen
 from pdno.mean import Linear
 from pdno.mean.network import recipe
-from pdno.selection import Selection
-from pdno.surrogate import Surrogate
+from pdno.model.baseline import FNO, Plain, UNet
+from pdno.model.surrogate import Surrogate
+from pdno.run import results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "auto.json"

@@ -9,8 +9,9 @@ from time import perf_counter
 
 import pdno
 from benchmarks.problem import row
-from pdno import metrics, results
 from pdno.equation import Burgers, Darcy
+from pdno.evaluation import metrics
+from pdno.run import results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "budget.json"

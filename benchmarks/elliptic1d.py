@@ -18,10 +18,10 @@ from torch import nn
 
 import pdno
 from benchmarks.problem import Row, relative, row
-from pdno import results
-from pdno.answer import Prediction
-from pdno.dataset import Dataset
-from pdno.plot import bands
+from pdno.data.pairs import Dataset
+from pdno.model.prediction import Prediction
+from pdno.plot.forecasts import bands
+from pdno.run import results
 
 ROOT = Path(__file__).parents[1]
 SIGMAS = (0.05, 1.0, 0.01)

@@ -14,12 +14,12 @@ import numpy as np
 
 import pdno
 from benchmarks.problem import Row
-from pdno import results
-from pdno.calibration import diagnose, pit
+from pdno.data.spaces import Frame
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
-from pdno.evaluation import evaluate
-from pdno.frame import Frame
-from pdno.novelty import Novelty
+from pdno.evaluation.calibration import diagnose, pit
+from pdno.evaluation.novelty import Novelty
+from pdno.evaluation.scoring import evaluate
+from pdno.run import results
 
 RESULTS = Path(__file__).parents[1] / "results" / "judgement.json"
 COMMAND = "make bench-judgement"

@@ -10,8 +10,10 @@ from typing import Any
 
 import pdno
 from benchmarks.problem import Row, row
-from pdno import mean, metrics, results
+from pdno import mean
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
+from pdno.evaluation import metrics
+from pdno.run import results
 
 RESULTS = Path(__file__).parents[1] / "results" / "means.json"
 

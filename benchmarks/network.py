@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from pdno import results
 from pdno.equation import Burgers, Darcy, Equation
 from pdno.nn import UNet
+from pdno.run import results
 
 from .plain import load
 from .problem import Row, row, seconds

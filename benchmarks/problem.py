@@ -18,11 +18,11 @@ from scipy.sparse.linalg import spsolve
 from threadpoolctl import threadpool_limits
 
 import pdno
-from pdno import results
-from pdno.engine import cores
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.equation.darcy import _factorize
-from pdno.plot import pairs
+from pdno.plot.forecasts import pairs
+from pdno.run import results
+from pdno.work.engine import cores
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results" / "problem.json", ROOT / "docs" / "equations.png"

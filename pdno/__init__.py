@@ -46,50 +46,48 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import (
-        base,
-        baseline,
-        calibration,
-        density,
-        diffusion,
-        equation,
-        grid,
-        mean,
-        metrics,
-        nn,
-        noise,
-        plot,
-        reverse,
-        schedule,
-        symmetry,
-    )
-    from .dataset import Dataset, Pairs
-    from .diffusion import Diffusion
+    from . import diffusion, equation, grid, mean, nn, noise, plot, symmetry
+    from .data.generate import generate
+    from .data.open import open
+    from .data.pairs import Dataset, Pairs
+    from .diffusion import base, reverse, schedule
+    from .diffusion.chain import Diffusion
+    from .diffusion.schedule import Schedule
     from .errors import UserError
-    from .evaluation import evaluate
+    from .evaluation import calibration, density, metrics
+    from .evaluation.scoring import evaluate
     from .field import Field
-    from .generation import generate
     from .grid import Grid
-    from .loading import open
-    from .operator import PDNO
-    from .saved import load
-    from .schedule import Schedule
-    from .train import Training
+    from .learning.loop import Training
+    from .model import baseline
+    from .model.operator import PDNO
+    from .model.saving import load
 
 _HOME = {
     "Diffusion": "diffusion",
-    "PDNO": "operator",
-    "Schedule": "schedule",
-    "Training": "train",
-    "load": "saved",
-    "Dataset": "dataset",
+    "PDNO": "model.operator",
+    "Schedule": "diffusion.schedule",
+    "Training": "learning.loop",
+    "load": "model.saving",
+    "Dataset": "data.pairs",
     "Field": "field",
     "Grid": "grid",
     "UserError": "errors",
     "evaluate": "evaluation",
-    "generate": "generation",
-    "Pairs": "dataset",
-    "open": "loading",
+    "generate": "data.generate",
+    "Pairs": "data.pairs",
+    "open": "data.open",
+}
+
+
+_MODULES = {
+    "base": "diffusion.base",
+    "baseline": "model.baseline",
+    "calibration": "evaluation.calibration",
+    "density": "evaluation.density",
+    "metrics": "evaluation.metrics",
+    "reverse": "diffusion.reverse",
+    "schedule": "diffusion.schedule",
 }
 
 
@@ -97,7 +95,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f".{_HOME[name]}", __name__), name)
     if name in __all__:
-        return import_module(f".{name}", __name__)
+        return import_module(f".{_MODULES.get(name, name)}", __name__)
     raise AttributeError(f"module 'pdno' has no attribute {name!r}; it offers {', '.join(__all__)}")
 
 

@@ -15,8 +15,8 @@ from . import __version__
 from .errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from .data.selection import Selection
     from .equation import Equation
-    from .selection import Selection
 
 __all__ = ["app", "main"]
 
@@ -125,9 +125,9 @@ def generate(
 
     Stopped or killed, the same command goes on where it was; the finished store is the same to the byte.
     """
-    from .engine import cores
-    from .generation import generate as make
-    from .progress import progress_bar
+    from .data.generate import generate as make
+    from .work.engine import cores
+    from .work.progress import progress_bar
 
     eq = _equation(equation, points, set_ or [])
     with progress_bar(f"{eq.name} {eq.grid}", "pairs") as progress:
@@ -140,7 +140,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from 
 Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
 Mask = Annotated[str | None, typer.Option(metavar="nan", help="Take NaN in the outputs as missing.")]
 
-SELECTION = {  # the fields of pdno.selection.Selection, which is not imported here: --help stays quick
+SELECTION = {  # the fields of pdno.data.selection.Selection, which is not imported here: --help stays quick
     "a": "Array of inputs; NAME[:,0] takes a part of it.",
     "u": "Array of outputs.",
     "dims": "Dimensions, as sample,x,y; of a and of u, as sample,x:sample,channel,x.",
@@ -164,7 +164,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
             raise UserError("only one of --a and --u was given; give both, or none to see what is suggested")
         chosen = None
         if names["a"] is not None:
-            from .selection import Selection
+            from .data.selection import Selection
 
             chosen = Selection(**names)
         command(chosen=chosen, **options)
@@ -202,7 +202,7 @@ def inspect(
 
     Arrays with their shapes and ranges, findings about the data, a preview, and the commands that use the file.
     """
-    from .inspection import inspect as show
+    from .run.inspect import inspect as show
 
     show(file, chosen, plot, mask)
 
@@ -221,7 +221,7 @@ def convert(
 
     `pdno inspect FILE` prints the command with its options.
     """
-    from .loading import open_chosen
+    from .data.open import open_chosen
 
     data = open_chosen(file, chosen, test=test, mask=mask, cache=cache)
     data.save(out)
@@ -294,10 +294,10 @@ def train(
     from dataclasses import asdict
     from shlex import quote
 
-    from . import runs
-    from .config import Config, seconds
-    from .engine import is_first
-    from .loading import open_chosen
+    from .data.open import open_chosen
+    from .run import train as runs
+    from .run.config import Config, seconds
+    from .work.engine import is_first
 
     settings = Config.preset(preset)
     settings = settings if config is None else settings.with_file(config)
@@ -339,8 +339,8 @@ def predict(
 
     Stopped or killed, the same command goes on where it was.
     """
-    from .prediction import predict as into
-    from .progress import progress_bar
+    from .run.predict import predict as into
+    from .work.progress import progress_bar
 
     try:
         levels = tuple(float(level) for level in quantiles.split(",") if level)
@@ -391,7 +391,7 @@ def evaluate(
     """
     from shlex import quote
 
-    from .assessment import assess
+    from .run.evaluate import assess
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
     options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
@@ -418,8 +418,8 @@ def report(
 
     A run that was not evaluated yet, or has been trained anew since, is evaluated first, with 100 members.
     """
-    from .assessment import assess, is_current
-    from .report import write_report
+    from .run.evaluate import assess, is_current
+    from .run.report import write_report
 
     if not is_current(run):
         typer.echo(f"{run} is evaluated first, with 100 members")
@@ -431,8 +431,8 @@ def _show(run: Path) -> None:
     """Scores and verdict of a run in the terminal."""
     from rich.console import Console
 
-    from . import results
-    from .report import statements, table
+    from .run import results
+    from .run.report import statements, table
 
     found = results.read(run / "results.json")
     console = Console()
@@ -449,7 +449,7 @@ def demo(
 
     Noisy pairs are generated; a model learns from them, is judged, predicts, and gets a report. Every step shows its command.
     """
-    from .demo import demo as show
+    from .run.demo import demo as show
 
     show(out)
 

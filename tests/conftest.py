@@ -33,7 +33,7 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
 @pytest.fixture
 def small_blocks(monkeypatch) -> None:
     """Blocks of four Darcy samples at 8², so that a small store has many."""
-    monkeypatch.setattr("pdno.store.CHUNK_BYTES", 4 * 8 * 64)
+    monkeypatch.setattr("pdno.data.store.CHUNK_BYTES", 4 * 8 * 64)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def model(data) -> PDNO:
 @pytest.fixture
 def no_pictures(monkeypatch) -> None:
     """Reports whose pictures are drawn but not rendered, which takes seconds."""
-    monkeypatch.setattr("pdno.report._png", lambda figure: "data:image/png;base64,AAAA")
+    monkeypatch.setattr("pdno.run.report._png", lambda figure: "data:image/png;base64,AAAA")
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import pdno
-from pdno import results
 from pdno.cli import SELECTION, main
-from pdno.selection import Selection
+from pdno.data.selection import Selection
+from pdno.run import results
 
 
 def run(arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(arguments, words, tmp_path, ref
 
 
 def test_an_unwritable_folder(monkeypatch, refused) -> None:
-    monkeypatch.setattr("pdno.store.os.access", lambda path, mode: False)  # root may write anywhere
+    monkeypatch.setattr("pdno.data.store.os.access", lambda path, mode: False)  # root may write anywhere
     assert "is not writable" in refused("generate darcy --out x.zarr")
 
 
@@ -78,7 +78,7 @@ def test_a_full_disk(tmp_path, monkeypatch, refused) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "x.zarr")
 
-    monkeypatch.setattr("pdno.generation.store.write", full)
+    monkeypatch.setattr("pdno.data.generate.store.write", full)
     errors = refused("generate darcy --points 8 --train 4 --workers 1 --out x.zarr")
     assert errors == "pdno: No space left on device: x.zarr\n"
     assert not (tmp_path / "x.zarr").exists()
@@ -88,7 +88,7 @@ def test_too_little_memory(monkeypatch, refused) -> None:
     def too_much(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("pdno.generation.store.write", too_much)
+    monkeypatch.setattr("pdno.data.generate.store.write", too_much)
     assert "not enough memory" in refused("generate darcy --points 8 --train 4 --workers 1 --out x.zarr")
 
 
@@ -114,7 +114,7 @@ def test_the_demonstration_and_the_commands_that_it_shows(tmp_path, monkeypatch,
     """Here with fewer pairs. The commands give the same numbers; a second time, what is there is used."""
     monkeypatch.chdir(tmp_path)
     for name, few in (("TRAIN", 800), ("TEST", 6), ("MEMBERS", 20)):
-        monkeypatch.setattr(f"pdno.demo.{name}", few)
+        monkeypatch.setattr(f"pdno.run.demo.{name}", few)
     assert ran(["demo"]) == 0
     answer = capsys.readouterr().out
     for text in ("How accurate?", "Are the error bars honest?", "Where not to trust it?", "fair CRPS"):
@@ -129,9 +129,9 @@ def test_the_demonstration_and_the_commands_that_it_shows(tmp_path, monkeypatch,
         assert ran(command.replace("demo/", "again-").split()[1:]) == 0
     again = results.read(tmp_path / "again-run" / "results.json")["rows"]
     assert [(row["metric"], row["value"]) for row in again] == [(row["metric"], row["value"]) for row in made]
-    monkeypatch.setattr("pdno.demo.assess", None)
-    monkeypatch.setattr("pdno.demo.generate", None)
-    monkeypatch.setattr("pdno.demo.predict", None)
+    monkeypatch.setattr("pdno.run.demo.assess", None)
+    monkeypatch.setattr("pdno.run.demo.generate", None)
+    monkeypatch.setattr("pdno.run.demo.predict", None)
     assert ran(["demo"]) == 0
 
 

@@ -2,10 +2,10 @@
 
 from .base import Mean
 from .build import MEANS, is_saveable, mean_of
-from .kernel import Kernel
-from .linear import Linear
+from .kernel.kernel import Kernel
+from .linear.linear import Linear
 from .lowfidelity import LowFidelity
 from .network import Network
-from .total import Sum
+from .sum import Sum
 
 __all__ = ["MEANS", "Kernel", "Linear", "LowFidelity", "Mean", "Network", "Sum", "is_saveable", "mean_of"]

@@ -7,10 +7,10 @@ from typing import Any
 from ..errors import UserError, nearest
 from ..nn import NETWORKS
 from .base import Mean
-from .kernel import Kernel
-from .linear import Linear
+from .kernel.kernel import Kernel
+from .linear.linear import Linear
 from .network import Network
-from .total import Sum
+from .sum import Sum
 
 __all__ = ["MEANS", "is_saveable", "mean_of"]
 

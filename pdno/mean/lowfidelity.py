@@ -25,8 +25,8 @@ from ..draw import generator
 from ..errors import UserError, nearest
 from ..grid import Axis, Grid, interpolate
 from .base import Array, Mean, checked, inputs
-from .linear import Linear
-from .total import described, restored
+from .linear.linear import Linear
+from .sum import described, restored
 
 __all__ = ["LowFidelity"]
 

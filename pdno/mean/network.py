@@ -1,4 +1,4 @@
-"""A network as a mean operator: `pdno.regression.Regression` behind the protocol of means.
+"""A network as a mean operator: `pdno.mean.regression.Regression` behind the protocol of means.
 
 Smooth fields need few points. With `points` the network lives on a coarser mesh than the data, to which inputs and outputs are
 carried by their Fourier or cosine series, and its answers back; they are then known on every mesh, that of the input.
@@ -14,17 +14,17 @@ import xarray as xr
 from torch import nn
 
 from ..basis import Kind
-from ..dataset import Pairs
+from ..data.pairs import Pairs
+from ..data.selection import SAMPLE
+from ..data.spaces import Frame
 from ..errors import UserError
-from ..frame import Frame
 from ..grid import interpolate
-from ..regression import Regression
-from ..scaling import Normalise, Scaling
-from ..selection import SAMPLE
-from ..surrogate import Terms
+from ..learning.loop import Training
+from ..learning.normalisation import Normalise, Scaling
+from ..model.surrogate import Terms
 from ..symmetry import Own
-from ..train import Training
 from .base import Array, Mean
+from .regression import Regression
 
 __all__ = ["Network"]
 

@@ -1,0 +1,1 @@
+"""Pairs (a, u): in memory, in our store, in other people's files."""

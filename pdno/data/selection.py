@@ -1,0 +1,148 @@
+"""Which array of a file is which: a, u, their dimensions, and the parts of the data that are already held out.
+
+A selection can be written on the command line and read back:
+
+    --a NAME --u NAME                        arrays to learn from; NAME[:,0] takes a part, with NumPy's indices
+    --dims sample,x,y                        dimensions of both, in the order of the file
+    --dims sample,x:sample,channel,x         of a, then of u
+    --test-a NAME --test-u NAME              arrays that are held out (also --validation-a, --validation-u)
+    --u-eta NAME                             noisy outputs to judge with; u is then taken as clean
+    --group NAME                             pairs with the same value never straddle a split
+    --scalars NAME                           further parameters of a pair, (sample, parameter)
+
+`sample` numbers the pairs and `channel` the components; every other name is an axis of the grid.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError, nearest
+from .formats import Contents
+
+__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "pick", "without_index"]
+
+SAMPLE, CHANNEL = "sample", "channel"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the options above say; the field names are those of `pdno.open`.
+
+    >>> Selection(a="coeff", u="sol", dims="sample,x,y").options()
+    '--a coeff --u sol --dims sample,x,y'
+    """
+
+    a: str
+    u: str
+    dims: str | None = None
+    u_eta: str | None = None
+    group: str | None = None
+    scalars: str | None = None
+    test_a: str | None = None
+    test_u: str | None = None
+    validation_a: str | None = None
+    validation_u: str | None = None
+
+    def __post_init__(self) -> None:
+        for split in ("test", "validation"):
+            if (getattr(self, f"{split}_a") is None) != (getattr(self, f"{split}_u") is None):
+                raise UserError(f"only one of {split}_a and {split}_u was given; give both or none")
+
+    def options(self) -> str:
+        """The selection as options of the command line."""
+        chosen = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in chosen if value is not None)
+
+    def arrays(self, split: str) -> dict[str, str]:
+        """Role → name of the arrays of a split; nothing if the file does not hold that split."""
+        if split == "train":
+            roles = {"a": self.a, "u": self.u, "u_eta": self.u_eta, "group": self.group, "scalars": self.scalars}
+        else:
+            roles = {"a": getattr(self, f"{split}_a"), "u": getattr(self, f"{split}_u")}
+        return {role: name for role, name in roles.items() if name is not None}
+
+    def dims_of(self, role: str) -> tuple[str, ...] | None:
+        """Dimensions of a or of an output, as the selection names them."""
+        if self.dims is None:
+            return None
+        parts = self.dims.split(":")
+        if len(parts) > 2:
+            raise UserError(f"--dims {self.dims} has {len(parts)} parts; write the dimensions of a, a colon, those of u")
+        names = tuple(name.strip() for name in parts[0 if role == "a" else -1].split(","))
+        if len(set(names)) != len(names) or SAMPLE not in names or not all(names):
+            raise UserError(f"--dims {self.dims}: each array needs different names, one of them {SAMPLE!r}")
+        return names
+
+
+def without_index(expression: str) -> tuple[str, tuple[int | slice, ...]]:
+    """Name and index of an expression NAME or NAME[:,0].
+
+    >>> without_index("tensor[:,-1]")
+    ('tensor', (slice(None, None, None), -1))
+    """
+    match = re.fullmatch(r"(.+?)(?:\[([-\d:,\s]*)\])?", expression)
+    if match is None or match[1].endswith("]"):
+        raise UserError(f"{expression!r} is not an array; write NAME or NAME[:,0], with whole numbers and colons only")
+    if match[2] is None:
+        return match[1], ()
+    try:
+        return match[1], tuple(_one_index(part.strip()) for part in match[2].split(","))
+    except (ValueError, TypeError):
+        raise UserError(f"the index of {expression!r} is not understood; write for instance NAME[:,0]") from None
+
+
+def _one_index(text: str) -> int | slice:
+    if ":" in text:
+        return slice(*(int(part) if part else None for part in text.split(":")))
+    return int(text)
+
+
+def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> NDArray[Any]:
+    """The values that an expression names; `rows` of the first axis only."""
+    name, index = without_index(expression)
+    if name not in contents.entries:
+        raise UserError(f"{contents.path.name} has no array {name!r}; {nearest(name, contents.entries)}")
+    values = contents.entries[name].read(rows)
+    try:
+        return np.asarray(values[index])
+    except IndexError:
+        raise UserError(f"{expression!r} does not fit the shape {contents.entries[name].shape} of {name!r}") from None
+
+
+def arrange(values: NDArray[Any], dims: tuple[str, ...] | None, what: str) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Values as floats (sample, channel, *grid), and the names of the grid's axes.
+
+    Without names, two axes are (sample, x) and a second axis of length one is the channel; the rest is ambiguous.
+    """
+    if dims is None:
+        dims = _plain_dims(values.shape, what)
+    if len(dims) != values.ndim:
+        raise UserError(f"{what} has shape {values.shape}, but {len(dims)} dimensions were named: {', '.join(dims)}")
+    if SAMPLE not in dims:
+        raise UserError(f"{what} has the dimensions {', '.join(dims)}; one of them must be {SAMPLE!r}: name them with --dims")
+    axes = tuple(name for name in dims if name not in (SAMPLE, CHANNEL))
+    order = [dims.index(name) for name in (SAMPLE, CHANNEL, *axes) if name in dims]
+    values = np.transpose(values, order)
+    if CHANNEL not in dims:
+        values = values[:, None]
+    return np.ascontiguousarray(values, dtype=float_type(values.dtype)), axes
+
+
+def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The float type that holds all values of a type: 32 bits where they suffice."""
+    return np.result_type(dtype, np.float32) if dtype.kind in "biuf" else np.dtype(np.float64)
+
+
+def _plain_dims(shape: tuple[int, ...], what: str) -> tuple[str, ...]:
+    if len(shape) == 2:
+        return (SAMPLE, "x")
+    if len(shape) in (3, 4, 5) and shape[1] == 1:
+        return (SAMPLE, CHANNEL, *"xyz"[: len(shape) - 2])
+    names = {3: "sample,x,y or sample,channel,x", 4: "sample,channel,x,y or sample,x,y,z"}
+    hint = names.get(len(shape), "sample and the axes of the grid")
+    raise UserError(f"{what} has shape {shape}, which can be read in more than one way; say --dims {hint}")

@@ -1,0 +1,1 @@
+"""How a network learns from pairs: the loop, going on after anything, normalisation."""

@@ -1,0 +1,238 @@
+"""Pictures: arrays in, a matplotlib Figure out, to be saved by its ``savefig``.
+
+    data         pairs, preview
+    forecasts    fields, bands
+    judgements   coverage, rank_histogram, spread_skill, spectra, trust, novelty      (of `pdno.plot.judgement`)
+    training     history                                                              (of `pdno.plot.judgement`)
+
+Every picture has the keyword `theme`, "light" or "dark". Fields are (channel, *grid), such as `data.test.u[0]`, and x holds
+the nodes of their axis, or of each of their axes, such as `data.test.xarray["x"]`; see `pdno.plot.style`.
+"""
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from ..data.pairs import Dataset
+from ..errors import UserError
+from .judgement import coverage, history, novelty, rank_histogram, spectra, spread_skill, trust
+from .style import (
+    ERROR,
+    INPUT,
+    OUTPUT,
+    Array,
+    Coordinates,
+    Theme,
+    around,
+    band,
+    bar,
+    chart,
+    curve,
+    ink,
+    keys,
+    limits,
+    nodes,
+    plane,
+    sheet,
+    themed,
+    tidy,
+)
+
+__all__ = [
+    "bands",
+    "coverage",
+    "fields",
+    "history",
+    "novelty",
+    "pairs",
+    "preview",
+    "rank_histogram",
+    "spectra",
+    "spread_skill",
+    "trust",
+]
+
+DOTS: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 2.5}
+
+
+# Data
+
+
+@themed
+def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0, *, theme: Theme = "light") -> Figure:
+    """One test pair of each data set: the input a above, the output u (line) with its noisy observation (points) below."""
+    figure, axes = sheet(2, len(sets), height=2.4)
+    for (top, bottom), (title, data) in zip(axes.T, sets, strict=True):
+        observed = data.test.u if data.test.u_eta is None else data.test.u_eta
+        a, u, u_eta = (plane(values[sample, :1]) for values in (data.test.a, data.test.u, observed))
+        if u.ndim == 1:
+            x = data.test.xarray["x"].values
+            curve(top, x, a, 0)
+            curve(bottom, x, u_eta, 1, "observed", **DOTS)
+            curve(bottom, x, u, 0, "exact")
+            tidy(top, x)
+            tidy(bottom, x)
+        else:
+            bar(chart(top, nodes(None, a.shape), a, INPUT), top)
+            bar(chart(bottom, nodes(None, u.shape), u_eta, OUTPUT), bottom)
+        top.set_title(fill(title, 24))
+    axes[0, 0].set_ylabel("input a")
+    axes[1, 0].set_ylabel("output u, observed")
+    keys(figure, axes[1])
+    return figure
+
+
+@themed
+def preview(data: Dataset, count: int = 4, *, theme: Theme = "light") -> Figure:
+    """The first training pairs: inputs above, outputs below; of several channels the first."""
+    count = min(count, len(data.train))
+    figure, axes = sheet(2, count, height=2.1, sharey="row")
+    for row, name in zip(axes, ("a", "u"), strict=True):
+        values = [plane(field[:1]) for field in getattr(data.train, name)[:count]]
+        labels = data.train.xarray.coords.get(str(data.train.xarray[name].dims[-1]))
+        x = labels.values if labels is not None and labels.dtype.kind in "iuf" and values[0].ndim == 1 else None
+        _row(row, values, nodes(x, values[0].shape), INPUT if name == "a" else OUTPUT)
+        row[0].set_ylabel(name)
+    for column, each in enumerate(axes[0]):
+        each.set_title(f"pair {column}")
+    return figure
+
+
+def _row(row: Sequence[Axes], values: Sequence[Array], along: list[Array], colours: str) -> None:
+    """Lines, or maps that share their colours."""
+    for axes, field in zip(row, values, strict=True):
+        if field.ndim == 1:
+            curve(axes, along[0], field, 0)
+            tidy(axes, along[0])
+        else:
+            mesh = chart(axes, along, field, colours, limits(*values))
+    if values[0].ndim > 1:
+        bar(mesh, row[-1])
+
+
+# Forecasts
+
+
+@themed
+def fields(
+    a: ArrayLike | None,
+    u: ArrayLike | None,
+    mean: ArrayLike,
+    std: ArrayLike,
+    members: Sequence[ArrayLike] | Array = (),
+    *,
+    x: Coordinates | None = None,
+    observed: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    title: str = "",
+    theme: Theme = "light",
+) -> Figure:
+    """The forecast for one input beside the truth.
+
+    Args:
+        a: the input, None to leave it out; on the grid of u or another.
+        u: the truth, None if it is not known.
+        mean: of the forecast.
+        std: of the forecast.
+        members: some draws, of which up to three are shown.
+        x: nodes of the axis, or of each axis.
+        observed: u with noise.
+        lower: 5 % quantile; with `upper`, the band of lines. Without, it is mean ± 1.64 std.
+        upper: 95 % quantile.
+        title: above everything.
+        theme: "light" or "dark".
+    """
+    wide = {"observed": observed, "truth": u, "mean": mean, **{f"member {k}": v for k, v in enumerate(members[:3], start=1)}}
+    like_u = {name: plane(value) for name, value in wide.items() if value is not None}
+    more = {name: plane(v) for name, v in {"std": std, "lower": lower, "upper": upper}.items() if v is not None}
+    shape = like_u["mean"].shape
+    for name, value in {**like_u, **more}.items():
+        if value.shape != shape:
+            raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; give both on one grid")
+    figure = (_lines if len(shape) == 1 else _maps)(None if a is None else plane(a), like_u, more, nodes(x, shape))
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _lines(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
+    """The input, the forecast, and its error beside its spread."""
+    x, mean, std = along[0], like_u["mean"], more["std"]
+    figure, axes = sheet(1, 2 if a is None else 3, width=9.5, height=3)
+    *rest, middle, right = axes[0]
+    if a is not None:
+        _input(rest[0], a, along)
+    known = "lower" in more and "upper" in more
+    low, high = (more["lower"], more["upper"]) if known else (mean - 1.64 * std, mean + 1.64 * std)
+    band(middle, x, low, high, 0, "90 % band" if known else "mean ± 1.64 std")
+    for name, value in like_u.items():
+        if name.startswith("member"):
+            curve(middle, x, value, 2, "members", linewidth=0.6)
+    if "observed" in like_u:
+        curve(middle, x, like_u["observed"], 1, "observed", **DOTS)
+    curve(middle, x, mean, 0, "mean")
+    band(right, x, -std, std, None, "± std")
+    if "truth" in like_u:
+        curve(middle, x, like_u["truth"], None, "truth", linestyle=":")
+        curve(right, x, mean - like_u["truth"], 3, "mean − truth")
+    right.axhline(0, color=ink(), linewidth=0.8)
+    tidy(middle, x, "output u", xlabel="x")
+    tidy(right, x, "error and spread" if "truth" in like_u else "spread", xlabel="x")
+    keys(figure, (middle, right))
+    return figure
+
+
+def _maps(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
+    """Above, what shares the scale of u; below, input, error and std with scales of their own."""
+    shown = dict(list(like_u.items())[:5])
+    own = {"std": (more["std"], INPUT, limits(more["std"]))}
+    if "truth" in like_u:
+        error = like_u["mean"] - like_u["truth"]
+        own = {"mean − truth": (error, ERROR, around(0, error)), **own}
+    panels = max(len(shown), 1.5 * (len(own) + (a is not None)))
+    figure = Figure(figsize=(min(9.5, 0.8 + 1.9 * panels), 4.4), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False)[:, 0]
+    top = above.subplots(1, len(shown), squeeze=False)[0]
+    bottom = list(below.subplots(1, len(own) + (a is not None), squeeze=False)[0])
+    _row(top, list(shown.values()), along, OUTPUT)
+    for axes, name in zip(top, shown, strict=True):
+        axes.set_title(name)
+    if a is not None:
+        _input(bottom.pop(0), a, along)
+    for axes, (name, (value, colours, span)) in zip(bottom, own.items(), strict=True):
+        bar(chart(axes, along, value, colours, span), axes)
+        axes.set_title(name)
+    return figure
+
+
+def _input(axes: Axes, a: Array, along: list[Array]) -> None:
+    """The input, with the nodes of the output if it has as many."""
+    same = a.shape == tuple(len(axis) for axis in along)
+    _row([axes], [a], along if same else nodes(None, a.shape), INPUT)
+    axes.set(title="input a", xlabel="x" if a.ndim == 1 else "")
+
+
+@themed
+def bands(x: ArrayLike, panels: Sequence[tuple[str, Array, Array, Array, float]], *, theme: Theme = "light") -> Figure:
+    """Learned mean and 95 % band beside the exact solution and the band of its noise (`fig:1d_noisy`).
+
+    A panel is (title, exact u, learned mean, learned std, std of the noise).
+    """
+    along = np.asarray(x, dtype=np.float64)
+    figure, row = sheet(1, len(panels), height=3.2)
+    for axes, (title, u, mean, std, noise) in zip(row[0], panels, strict=True):
+        band(axes, along, mean - 1.96 * std, mean + 1.96 * std, 0, "learned 95 % band")
+        curve(axes, along, mean, 0, "learned mean")
+        curve(axes, along, u, None, "exact solution", linestyle=":")
+        for sign in (-1, 1):
+            curve(axes, along, u + sign * 1.96 * noise, 1, "exact 95 % band", linestyle="--", linewidth=1)
+        tidy(axes, along, title, xlabel="x")
+    row[0, 0].set_ylabel("u")
+    keys(figure, row[0])
+    return figure

@@ -1,0 +1,1 @@
+"""What the commands do with the folder of a run."""

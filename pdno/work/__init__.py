@@ -1,0 +1,1 @@
+"""Where work is done and what survives a `kill -9`: processes, files, progress."""

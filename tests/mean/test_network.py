@@ -1,0 +1,471 @@
+"""A network as a mean operator: what it learns, symmetries, other meshes, what is kept; and means from their names."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load, save
+from torch import Tensor, nn
+
+import pdno.learning.loop
+import pdno.model.surrogate
+from pdno import Pairs, Training, UserError
+from pdno.draw import generator
+from pdno.grid import Grid
+from pdno.mean import Kernel, Linear, Mean, Network, Sum, mean_of
+from pdno.model.surrogate import Terms
+from pdno.symmetry import average, group
+
+SLIM = {"kind": "slim", "widths": [8, 16], "blocks": 1}
+SPECTRAL = {"kind": "spectral", "modes": 4, "width": 12, "layers": 2}
+SHORT = Training(updates=4, batch=4, rate=1e-2, ema=0.5)
+QUIET = Terms(progress=False)
+
+
+class Factor(nn.Module):
+    """a ↦ factor·a."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(1))
+
+    def forward(self, a: Tensor) -> Tensor:
+        return self.factor * a
+
+
+def noise(samples: int, *shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(samples, *(shape or (1, 16))))
+
+
+def waves(samples: int, points: int = 16, seed: int = 0) -> np.ndarray:
+    """Random periodic functions with frequencies 1 and 2: (samples, 1, points)."""
+    angles = 2 * np.pi * np.outer([1, 2], np.arange(points) / points)
+    return noise(samples, 1, 4, seed=seed) @ np.concatenate([np.cos(angles), np.sin(angles)])
+
+
+def operator(a: np.ndarray) -> np.ndarray:
+    """A quarter of the period later, with a bend."""
+    late = np.roll(a, a.shape[-1] // 4, axis=-1)
+    return 3 + 2 * late + 0.2 * late**2
+
+
+def short(network: object = SLIM, a: np.ndarray | None = None, **settings: object) -> Network:
+    """A network after a few steps, on noise."""
+    a = noise(12) if a is None else a
+    return Network(network, training=SHORT, **settings).fit(a, np.cumsum(a, axis=-1))
+
+
+def same_arrays(x: Mean, y: Mean) -> bool:
+    ours, theirs = x.arrays(), y.arrays()
+    return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+# Learning
+
+
+def test_it_learns_an_operator() -> None:
+    """New inputs have a tenth of the error that the mean of u has."""
+    a, new = waves(100), waves(30, seed=1)
+    loop = Training(updates=150, batch=20, rate=1e-2, ema=0.9)
+    mean = Network(SPECTRAL, kind="periodic", training=loop).fit(a, operator(a))
+    error, trivial = (np.linalg.norm(m - operator(new)) for m in (mean(new), operator(a).mean(axis=0)))
+    assert error < 0.1 * trivial
+
+
+def test_answers_do_not_depend_on_how_many_are_asked_for() -> None:
+    mean, new = short(), noise(150, seed=1)
+    np.testing.assert_allclose(mean(new)[70:73], mean(new[70:73]), rtol=0, atol=1e-5)
+    assert mean(new[:0]).shape == (0, 1, 16)
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    a, u = noise(12), noise(12, seed=1)
+    one, two, other = (Network(SLIM, training=SHORT).fit(a, u, seed=seed) for seed in (5, 5, 6))
+    assert save(one.arrays()) == save(two.arrays())
+    assert not np.array_equal(one(a), other(a))
+
+
+def test_every_fit_starts_anew() -> None:
+    mean = short()
+    assert same_arrays(mean.fit(noise(12), np.cumsum(noise(12), axis=-1)), short())
+
+
+def test_an_own_module_is_copied() -> None:
+    asked = Factor()
+    mean = Network(asked, normalise="none", training=Training(updates=200, batch=4, rate=0.05, ema=0.0))
+    assert mean.label == "own network"
+    mean.fit(noise(12), 3 * noise(12))
+    np.testing.assert_allclose(mean(noise(5, seed=1)), 3 * noise(5, seed=1), rtol=1e-3)
+    assert float(asked.factor.detach()) == 1
+    assert mean.label == "own network"
+    assert mean.parameters == 1
+
+
+def test_scalars_count() -> None:
+    """u is the scalar, in whose units of a thousand a network could not compute."""
+    a, s = noise(40), 5e3 + 1e3 * noise(40, 1, seed=1)
+    loop = Training(updates=120, batch=20, rate=1e-2, ema=0.9)
+    mean = Network(SPECTRAL, training=loop).fit(a, np.broadcast_to(s[:, :, None], a.shape), s)
+    assert np.abs(mean(a, s)[:, 0] - s).mean() < 0.2 * s.std()
+    assert np.abs(mean(a, s[::-1])[:, 0] - s[::-1]).mean() < 0.2 * s.std()
+
+
+def test_inputs_may_live_on_another_grid() -> None:
+    a, u = noise(12, 2, 6, 5), noise(12, 3, 8, 9, seed=1)
+    mean = Network(SLIM, training=SHORT).fit(a, u)
+    assert mean(a).shape == u.shape
+    again = Network(**mean.settings()).restore(mean.arrays())
+    np.testing.assert_array_equal(again(a), mean(a))
+
+
+def test_what_the_mask_hides_does_not_matter() -> None:
+    a, u = noise(12), noise(12, seed=1)
+    mask = noise(12, seed=2) > 0
+    hidden, seen = (np.where(m, 100.0, u) for m in (~mask, mask))
+    one, two, other = (Network(SLIM, training=SHORT).learn(Pairs.of(a, x, mask=mask), None, QUIET) for x in (u, hidden, seen))
+    assert same_arrays(one, two)
+    assert not same_arrays(one, other)
+
+
+def test_nothing_is_learned_where_the_mask_hides() -> None:
+    """The factor of the places that are seen, not one between it and that of zeros."""
+    a, mask = noise(12), noise(12, seed=2) > 0
+    mean = Network(Factor(), normalise="none", training=Training(updates=200, batch=4, rate=0.05, ema=0.0))
+    mean.learn(Pairs.of(a, np.where(mask, 3 * a, np.nan), mask="nan"), None, QUIET)
+    np.testing.assert_allclose(mean(a), 3 * a, rtol=1e-3)
+
+
+def test_a_budget_limits_the_steps(monkeypatch) -> None:
+    """By a clock on which an evaluation of the network takes a second, and nothing else any time.
+
+    A few steps are for trial, and the first of them count for more than their time, hence not a step for every second.
+    """
+    seconds = [0.0]
+
+    class Slow(Factor):
+        def forward(self, a: Tensor) -> Tensor:
+            seconds[0] += 1
+            return super().forward(a)
+
+    for module in (pdno.model.surrogate, pdno.learning.loop):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+
+    def steps(**settings: object) -> int:
+        mean = Network(Slow(), **settings).fit(noise(20), noise(20, seed=1))
+        return int(mean.arrays()["updates"][0])
+
+    assert 100 <= steps(budget=200) <= 200
+    assert 200 < steps(budget=400) <= 400
+    assert 100 <= steps(budget=200, training=Training(updates=1000)) <= 200
+    assert steps(budget=200, training=Training(updates=7)) == 7
+    assert steps(training=Training(updates=300)) == 300
+
+
+def test_checkpoints_have_a_folder_of_their_own(tmp_path) -> None:
+    pairs = Pairs.of(noise(12), noise(12, seed=1))
+    terms = Terms(run=tmp_path, progress=False)
+    first = Network(SLIM, training=SHORT).learn(pairs, None, terms, "slim")
+    assert (tmp_path / "slim" / "checkpoint.safetensors").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["slim"]
+    assert same_arrays(Network(SLIM, training=SHORT).learn(pairs, None, terms, "slim"), first)  # which was done already
+
+
+def test_residuals_are_those_of_copies_that_have_not_seen_the_pair() -> None:
+    a, u = noise(8), noise(8, seed=1)
+    mean = Network(SLIM, training=SHORT).fit(a, u)
+    before = mean.arrays()
+    pairs_of = np.arange(8) // 2
+    residuals = mean.residuals(a, u, group=pairs_of, count=4)
+    for k in range(4):
+        left, kept = pairs_of == k, pairs_of != k
+        refit = Network(SLIM, training=SHORT).fit(a[kept], u[kept])
+        np.testing.assert_array_equal(residuals[left], u[left] - refit(a[left]))
+    assert all(np.array_equal(before[name], values) for name, values in mean.arrays().items())
+
+
+# Symmetries
+
+
+@pytest.mark.parametrize(
+    ("symmetries", "kind", "shape"),
+    [
+        ("reflection", "cell", (1, 12)),
+        ("reflection", "cell", (2, 8, 12)),
+        ("square", "cell", (1, 8, 8)),
+        ("odd-reflection", "periodic", (1, 16)),
+    ],
+)
+def test_averages_over_a_small_group_are_equivariant(symmetries, kind, shape) -> None:
+    """Whatever was learned, but for the rounding of a sum, and because of the average."""
+    mean = short(a=noise(12, *shape), symmetries=symmetries, kind=kind)
+    plain = Network(mean.settings()["network"]).restore(mean.arrays())
+    new = noise(3, *shape, seed=1)
+    elements = group(symmetries, Grid.uniform(shape[1:], kind=kind))
+    assert len(elements) == len(mean.model.elements) <= 8
+    for g in elements[1:]:
+        np.testing.assert_allclose(mean(g.on_a(new)), g.on_u(mean(new)), rtol=0, atol=1e-12)
+        assert np.abs(plain(g.on_a(new)) - g.on_u(plain(new))).max() > 1e-3
+    np.testing.assert_allclose(mean(new), average(plain, new, elements), rtol=0, atol=1e-12)
+
+
+def test_averages_over_a_large_group_take_eight_elements() -> None:
+    mean = short(a=noise(12), symmetries="translation", kind="periodic")
+    plain, new = Network(mean.settings()["network"]).restore(mean.arrays()), noise(3, seed=1)
+    assert len(mean.model.elements) == 16
+    np.testing.assert_allclose(mean(new), average(plain, new, mean.model.elements, 8), rtol=0, atol=1e-12)
+    everywhere = average(plain, new, mean.model.elements)
+    assert 1e-6 < np.abs(mean(new) - everywhere).max() < np.abs(plain(new) - everywhere).max()
+
+
+def test_the_element_of_a_pair_is_a_function_of_seed_place_and_step() -> None:
+    a, u = noise(12), noise(12, seed=1)
+    mean = Network(SLIM, "translation", "periodic", "none", SHORT).fit(a, u)
+    get, rows = mean.model.rows(Pairs.of(a, u), 7), np.array([3, 3, 11, 0, 5])
+    for first, step in ((0, 0), (4, 0), (0, 9)):
+        turned_a, turned_u, mask = get(rows, first, step)
+        assert mask is None
+        for place, row in enumerate(rows):
+            k = generator(7, "symmetry", first + place, step).integers(16)
+            for turned, x in ((turned_a, a), (turned_u, u)):
+                np.testing.assert_array_equal(turned[place], np.roll(x[row], k, axis=-1).astype(np.float32))
+    halves = [get(rows[:2], 0, 9)[0], get(rows[2:], 2, 9)[0]]  # as two processes share a batch
+    np.testing.assert_array_equal(torch.cat(halves), get(rows, 0, 9)[0])
+    np.testing.assert_array_equal(mean.model.rows(Pairs.of(a, u))(rows)[0], a[rows].astype(np.float32))  # held out: not turned
+
+
+def test_training_turns_the_pairs() -> None:
+    """Two runs are equal, and differ from one with other symmetries or none; the network itself is compared."""
+    runs = [short(symmetries=names, kind="periodic") for names in ("translation", "translation", "odd-reflection", ())]
+    assert same_arrays(runs[0], runs[1])
+    weights = [run.arrays()["network.out.weight"] for run in runs]
+    assert not np.array_equal(weights[0], weights[2])
+    assert not np.array_equal(weights[0], weights[3])
+
+
+# Another mesh
+
+
+def test_it_may_live_on_a_coarser_mesh() -> None:
+    """Functions that both meshes resolve: as the network that learns from every second point."""
+    a, new = waves(20, 32), waves(5, 32, seed=1)
+    u = np.roll(a, 8, axis=-1)
+    mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(a, u)
+    coarse = Network(SPECTRAL, kind="periodic", training=SHORT).fit(a[..., ::2], u[..., ::2])
+    assert mean.model.frame.u_shape == (1, 16)
+    assert mean(new).shape == (5, 1, 32)
+    np.testing.assert_allclose(mean(new)[..., ::2], coarse(new[..., ::2]), rtol=0, atol=1e-4)
+    spectrum = np.abs(np.fft.rfft(mean(new)))
+    assert spectrum[..., 9:].max() < 1e-12 * spectrum.max()  # what is between is the series through these points
+
+
+def test_answers_are_on_the_mesh_of_the_input() -> None:
+    mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(waves(20, 32), 1 + waves(20, 32))
+    learned = mean(waves(5, 32, seed=1))
+    for points in (16, 48, 160):
+        found = mean(waves(5, points, seed=1))
+        assert found.shape == (5, 1, points)
+        np.testing.assert_allclose(found[..., :: points // 16], learned[..., ::2], rtol=0, atol=1e-5)
+
+
+def test_a_mesh_of_cells_keeps_the_symmetry() -> None:
+    a, new = noise(12, 1, 12, 12), noise(3, 1, 12, 18, seed=1)
+    mean = Network(SLIM, "reflection", "cell", training=SHORT, points=8).fit(a, a)
+    assert mean(new).shape == new.shape
+    for axis in (2, 3):
+        np.testing.assert_allclose(mean(np.flip(new, axis)), np.flip(mean(new), axis), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        Pairs.of(noise(8), noise(8), mask=noise(8) > 0),
+        Pairs.of(noise(8), noise(8, 1, 24), dims=(("sample", "channel", "x"),) * 2),
+    ],
+    ids=["mask", "grids"],
+)
+def test_another_mesh_needs_one_grid_without_holes(pairs) -> None:
+    with pytest.raises(UserError, match="another mesh needs inputs and outputs on one grid, without holes; leave out `points`"):
+        Network(SLIM, training=SHORT, points=8).learn(pairs, None, QUIET)
+    Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
+
+
+# What is kept
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"symmetries": "translation", "kind": ["periodic"]},
+        {"points": 8, "kind": "periodic"},
+        {"normalise": ("none", "pointwise")},
+    ],
+    ids=lambda settings: "-".join(settings) or "plain",
+)
+def test_what_was_learned_comes_back_to_the_bit(settings) -> None:
+    mean, new = short(**settings), noise(5, seed=1)
+    written = json.loads(json.dumps({"name": mean.name, **mean.settings()}))
+    again = mean_of(written).restore(load(save(mean.arrays())))
+    assert isinstance(again, Network)
+    np.testing.assert_array_equal(again(new), mean(new))
+    assert same_arrays(again, mean)
+    assert (again.settings(), again.label, again.describe(), again.parameters) == (
+        mean.settings(),
+        mean.label,
+        mean.describe(),
+        mean.parameters,
+    )
+    again = Network(**{**mean.settings(), "training": SHORT}).fit(noise(12), np.cumsum(noise(12), axis=-1))
+    assert same_arrays(again, mean)  # settings are enough to learn it once more
+
+
+def test_scalars_and_double_precision_come_back_to_the_bit() -> None:
+    a, s = noise(12), noise(12, 2, seed=1)
+    pairs = Pairs.of(a, a, scalars=s)
+    mean = Network(SLIM, training=SHORT).learn(pairs, None, Terms(precision="64-true", progress=False))
+    assert mean.arrays()["network.out.weight"].dtype == np.float64
+    again = Network(**mean.settings()).restore(mean.arrays())
+    np.testing.assert_array_equal(again(a, s), mean(a, s))
+    assert same_arrays(again, mean)
+
+
+def test_sentence() -> None:
+    assert Network("fno").describe() == "A network of kind 'fno' that has not learned yet."
+    mean = short(symmetries="reflection")
+    parameters = sum(p.numel() for p in mean.model.network.parameters())
+    assert mean.parameters == parameters > 1000
+    expected = f"A network of kind 'slim' with {parameters:,} parameters, trained for 4 steps, symmetric under reflection."
+    assert mean.describe() == expected
+    assert short().describe().endswith("trained for 4 steps.")
+
+
+def test_labels_are_kinds() -> None:
+    assert Network().label == "slim"
+    assert Network("fno").label == Network({"kind": "fno"}).label == "fno"
+    assert Network({"base": 8}).label == "auto"
+    assert short({"base": 8, "multipliers": [1]}).label == "unet"  # what "auto" came to
+    assert Network.name == "network"
+    assert not Network().cheap_folds
+
+
+# From names
+
+
+@pytest.mark.parametrize(("name", "kind"), [("linear", Linear), ("kernel", Kernel), ("network", Network)])
+def test_means_have_names(name, kind) -> None:
+    for asked in (name, {"name": name}):
+        assert type(mean_of(asked)) is kind
+    assert kind.name == name
+
+
+@pytest.mark.parametrize("name", ["slim", "spectral", "fno", "unet"])
+def test_networks_are_means(name) -> None:
+    mean = mean_of(name, symmetries=("reflection",), kind="periodic")
+    assert isinstance(mean, Network)
+    assert (mean.label, mean.model.symmetries, mean.model.kind) == (name, ("reflection",), "periodic")
+
+
+def test_settings_reach_the_mean() -> None:
+    assert mean_of({"name": "linear", "degree": 1}, symmetries=("square",)).degree == 1  # which has no symmetries
+    kernel = mean_of({"name": "kernel", "kernel": "rq", "kind": "vertex"}, symmetries=("square",), kind="cell")
+    assert (kernel.kernel, kernel.symmetries, kernel.kind) == ("rq", ("square",), "vertex")
+    assert mean_of({"name": "slim", "widths": [8]}).model.asked == {"kind": "slim", "widths": [8]}
+    whole = mean_of({"name": "network", "network": SPECTRAL, "points": 8}, kind="periodic")
+    assert (whole.model.asked, whole.points, whole.model.kind) == (SPECTRAL, 8, "periodic")
+    total = mean_of({"name": "sum", "parts": ["linear", {"name": "kernel", "most": 9}]}, symmetries=("square",))
+    assert isinstance(total, Sum)
+    assert [type(part) for part in total.parts] == [Linear, Kernel]
+    assert (total.parts[1].most, total.parts[1].symmetries) == (9, ("square",))
+
+
+def test_settings_are_not_changed() -> None:
+    asked = {"name": "sum", "parts": [{"name": "kernel", "most": 9}, "linear"]}
+    before = json.dumps(asked)
+    mean_of(asked)
+    assert json.dumps(asked) == before
+
+
+def test_instances_are_copied() -> None:
+    asked = short()
+    before, copy = asked.arrays(), mean_of(asked, symmetries=("reflection",))
+    assert copy is not asked
+    assert same_arrays(copy, asked)
+    assert copy.model.symmetries == ()  # as it was made
+    copy.fit(noise(12), -noise(12))
+    assert all(np.array_equal(before[name], values) for name, values in asked.arrays().items())
+    assert not same_arrays(copy, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("kernle", r"mean 'kernle' is unknown; did you mean 'kernel'\? Known: auto, none, linear"),
+        ("auto", "mean 'auto' is unknown; Known: linear, kernel, network, sum, unet, fno, slim, spectral$"),
+        ("zero", "mean 'zero' is unknown; Known: .*spectral$"),
+        (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
+        (None, "mean = None: expected a name"),
+        ({"degree": 2}, "mean = {'degree': 2}: expected settings with a name"),
+        ({"name": ["linear"]}, "expected settings with a name"),
+        ({"name": "kernel", "lenght": 3}, "the mean 'kernel' does not take these settings: .*'lenght'"),
+        ({"name": "linear", "degree": 3}, "degree = 3 is not a choice"),
+        ({"name": "network", "widths": [8]}, "the mean 'network' does not take these settings: .*'widths'"),
+        ("sum", "got a sum of nothing, expected two means or more"),
+        ({"name": "sum", "parts": ["linear"]}, "got a sum of linear, expected two means or more"),
+        ({"name": "sum", "parts": ["linear", "liner"]}, r"mean 'liner' is unknown; did you mean 'linear'\?"),
+        ({"name": "sum", "part": []}, "the mean 'sum' does not take these settings: part; expected 'parts' alone"),
+    ],
+)
+def test_what_is_no_mean_is_refused(asked, message) -> None:
+    with pytest.raises(UserError, match=message):
+        mean_of(asked)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Network()(noise(2)), "has not learned anything yet; call fit first"),
+        (lambda: Network().arrays(), "has not learned anything yet"),
+        (lambda: Network().parameters, "has not learned anything yet"),
+        (
+            lambda: short()(noise(2, 1, 18)),
+            r"an input has shape \(1, 18\) and 0 scalars, expected \(1, 16\) and 0 as in learning",
+        ),
+        (lambda: short()(noise(2, 2, 16)), r"an input has shape \(2, 16\) and 0 scalars, expected \(1, 16\)"),
+        (lambda: short()(noise(2), noise(2, 3)), r"and 3 scalars, expected \(1, 16\) and 0"),
+        (lambda: short(points=8)(noise(2, 2, 16)), r"an input has shape \(2, 8\)"),
+        (lambda: short(points=8.0), r"points = 8\.0: a grid needs a whole number"),
+        (lambda: short({"kind": "slim", "widht": 3}), "the network 'slim' does not take these settings: .*'widht'"),
+        (lambda: short("slimm"), r"network 'slimm' is unknown; did you mean 'slim'\?"),
+        (lambda: Network({**SLIM, "widths": [8, 8]}).restore(short().arrays()), "the weights do not fit the network: size mis"),
+        (lambda: short(a=noise(12) / 0.0), "a has NaN or infinite values"),
+        (lambda: short(symmetries="translation"), "symmetry 'translation' needs a periodic axis"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_mistakes_are_explained(call, message) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_a_fit_that_fails_leaves_nothing_to_ask() -> None:
+    mean = short()
+    with pytest.raises(UserError, match="too small for this network"):
+        mean.fit(noise(12, 1, 1), noise(12, 1, 1))
+    with pytest.raises(UserError, match="has not learned anything yet"):
+        mean(noise(2))
+
+
+def test_channels_count_alike_whatever_their_units() -> None:
+    """The loss of an answer does not change if a channel is measured in other units."""
+    rng = np.random.default_rng(0)
+    a, u = rng.standard_normal((30, 1, 16)), rng.standard_normal((30, 2, 16)) + 1
+    losses = []
+    for unit in (1.0, 1e5):
+        v = u * np.array([1.0, unit])[:, None]
+        dims = ("sample", "channel", "x")
+        pairs = Pairs.of(a, v, dims=(dims, dims))
+        network = Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
+        losses.append([row["loss"] for row in network.model.history])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)

@@ -1,0 +1,88 @@
+"""The documentation is run: its Python, its commands, its links, its tables, its references to the paper."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdno.data.generate
+from benchmarks.tables import PAGES, ROOT, render
+from pdno.cli import main
+from pdno.data import formats
+
+EVERYTHING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+CODE = [
+    pytest.param(code, id=f"{page.stem}{i}")
+    for page in PAGES
+    for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+COMMANDS = sorted({c for page in PAGES for c in re.findall(r"^    pdno (.*?)\s*(?:#.*)?$", page.read_text(), re.MULTILINE)})
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(CODE) >= 5
+    assert len(COMMANDS) >= 2
+
+
+@pytest.mark.parametrize("code", CODE)
+def test_python_examples_run(code, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if 'open_zarr("darcy.zarr"' in code:
+        pdno.generate(pdno.equation.Darcy(points=8), train=2, out="darcy.zarr")
+    exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_run(command, tmp_path, monkeypatch, no_pictures) -> None:
+    """As written, but for the number of pairs, of training steps and of members."""
+    real = pdno.data.generate.generate
+
+    def few(equation, train, test, noise, seed, out, workers, scheduler, progress) -> pdno.Dataset:
+        return real(equation, 1, min(test, 1), noise, seed, out)
+
+    monkeypatch.setattr("pdno.data.generate.generate", few)
+    monkeypatch.setattr("pdno.learning.loop.Training.total", lambda *_: 1)
+    monkeypatch.chdir(tmp_path)
+    for store in re.findall(r"(?:inspect|train) (\w+\.zarr)", command):
+        real(pdno.equation.Darcy(points=8), train=20, test=1, out=store)
+    if command.startswith(("predict run", "evaluate run", "report run")):
+        real(pdno.equation.Darcy(points=8), train=20, test=1, out="darcy.zarr")
+        with pytest.raises(SystemExit):
+            main(["train", "darcy.zarr", "--out", "run", "--set", "diffusion.n_steps=4"])
+    if "mydata.mat" in command:
+        fields = np.random.default_rng(0).random((2, 30, 16))
+        formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})
+    with pytest.raises(SystemExit) as stop:
+        main(command.split())
+    assert stop.value.code == 0
+
+
+@pytest.mark.parametrize("page", EVERYTHING, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_are_those_of_the_results(page) -> None:
+    assert render(page.read_text()) == page.read_text(), "run python -m benchmarks.tables"
+
+
+def test_every_label_of_the_paper_that_the_code_cites_is_explained() -> None:
+    pattern = r"`((?:eqn|thm|prop|fig|tab|app|alg|sec|remark|cor):[\w-]+)`"
+    source = "\n".join(path.read_text() for path in (ROOT / "pdno").rglob("*.py"))
+    cited = set(re.findall(pattern, source))
+    explained = set(re.findall(pattern, (ROOT / "docs" / "notation.md").read_text()))
+    assert cited
+    assert cited <= explained, cited - explained
+
+
+def test_nothing_but_tests_knows_of_other_folders() -> None:
+    for path in [*(ROOT / "pdno").rglob("*.py"), *PAGES]:
+        assert "../shared" not in path.read_text(), path
+
+
+def test_versions_agree() -> None:
+    assert f"version: {pdno.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert Path(ROOT / "constraints.txt").read_text().count("torch==2.13.0") == 1
