@@ -1,7 +1,9 @@
-"""Mean operators on the paper's problems, into results/means.json. Run by ``make bench-means``; some five minutes.
+"""Fit mean models to the paper's problems and write their errors to results/means.json.
 
-MRLE is that of m(a) against the clean outputs of 100 fresh inputs, the time that of fitting, with all settings left alone but
-for symmetries, which the equations declare.
+Run by ``make bench-means``; it takes five minutes.
+
+The MRLE is that of m(a) against the clean outputs of 100 test inputs. All settings are the defaults, except for the symmetries,
+which the equations declare. No diffusion takes part.
 """
 
 from pathlib import Path
@@ -34,23 +36,24 @@ CASES: tuple[tuple[Equation, int, str, mean.Mean], ...] = (
 
 
 def measure(eq: Equation, train: int, noise: str, m: mean.Mean) -> Row:
+    """Return the row of one mean model."""
     data = pdno.generate(eq, train, 100, noise)
     begin = perf_counter()
     m.fit(data.train.a, data.train.u)
     seconds = perf_counter() - begin
     error = metrics.mrle(m(data.test.a), data.test.u)
     method = f"{m.name}, symmetries" if getattr(m, "symmetries", ()) else m.name
-    known: dict[str, Any] = {"noise": noise, "method": method, "error": error.error, "train_seconds": seconds}
+    fields: dict[str, Any] = {"noise": noise, "method": method, "error": error.error, "train_seconds": seconds}
     paper = results.paper(eq.name, str(eq.grid), noise, "mrle")
-    return row(eq, "mrle_mean_operator", error.value, train, **known, paper=paper, command="make bench-means")
+    return row(eq, "mrle_mean_model", error.value, train, **fields, paper=paper, command="make bench-means")
 
 
 def main() -> None:
     rows: list[Row] = []
     for case in CASES:
         rows.append(measure(*case))
-        told = [f"{rows[-1][name]!s:>14}" for name in ("test", "grid", "noise", "method")]
-        print(*told, f"{rows[-1]['value']:.3g}", f"{rows[-1]['train_seconds']:.1f} s", flush=True)
+        labels = [f"{rows[-1][name]!s:>14}" for name in ("test", "grid", "noise", "method")]
+        print(*labels, f"{rows[-1]['value']:.3g}", f"{rows[-1]['train_seconds']:.1f} s", flush=True)
     results.write(RESULTS, rows, machine=results.machine())
 
 

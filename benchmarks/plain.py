@@ -1,6 +1,6 @@
-"""The UNet of the paper as anybody would write it: conv1d or conv2d on contiguous memory, one operation after the other.
+"""A plain implementation of the paper's UNet: conv1d or conv2d on contiguous memory, one operation after the other.
 
-It is kept to compare `pdno.nn.UNet` with: equal parameters by name and, with `load`, equal outputs.
+`pdno.nn.UNet` is compared with it: parameters have the same names and, with `load`, outputs are equal up to rounding.
 """
 
 import math
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pdno.nn import UNet
 
-HEADS, FEATURES = 4, 32
+HEADS = 4  # of an attention
+FEATURES = 32  # of a head
 
 
 def conv(dim: int, i: int, o: int, k: int, stride: int = 1, padding: int = 0, bias: bool = True) -> nn.Conv1d | nn.Conv2d:
@@ -19,7 +20,7 @@ def conv(dim: int, i: int, o: int, k: int, stride: int = 1, padding: int = 0, bi
 
 
 def load(fast: UNet) -> "PlainUNet":
-    """A plain network with the weights of a fast one: names are the same, kernels have their channels last."""
+    """Return a plain network with the weights of a `pdno.nn.UNet`, whose kernels have their channels last."""
     settings = fast.settings
     plain = PlainUNet(
         settings["dim"], settings["base"], settings["in_channels"], settings["out_channels"], settings["multipliers"]

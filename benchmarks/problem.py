@@ -1,6 +1,8 @@
-"""Accuracy and speed of the problem layer, into results/problem.json. Run by ``make bench``; some three minutes on two cores.
+"""Measure accuracy and speed of solvers and data generation and write them to results/problem.json.
 
-Times are compared within one run, as ratios; absolute seconds are for orientation and belong to the machine named there.
+Run by ``make bench``; it takes three minutes on two cores.
+
+Times are compared within one run, as ratios; absolute seconds depend on the machine that the file names.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from scipy.sparse.linalg import spsolve
 from threadpoolctl import threadpool_limits
 
 import pdno
+from pdno._typing import Floats
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.equation.darcy import _factorize
 from pdno.plot.forecasts import pairs
@@ -25,10 +28,11 @@ from pdno.run import results
 from pdno.work.engine import cores
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PICTURE = ROOT / "results" / "problem.json", ROOT / "docs" / "equations.png"
+RESULTS = ROOT / "results" / "problem.json"
+PICTURE = ROOT / "docs" / "img" / "equations.png"
 Row = dict[str, Any]
 
-EXAMPLES = (  # of the picture
+EXAMPLES = (  # title, equation and noise of each panel of the figure
     ("1-D elliptic, white noise", Elliptic1D(points=128), "gaussian:0.05"),
     ("Darcy flow, mixture noise", Darcy(points=64), "mixture:1"),
     ("Burgers, field noise", Burgers(points=256), "field:0.1,10,2"),
@@ -36,17 +40,19 @@ EXAMPLES = (  # of the picture
 )
 
 
-def row(eq: Equation, metric: str, value: float | np.floating[Any], train: int | None = None, **more: Any) -> Row:
-    known: Row = {"test": eq.name, "method": "solver", "grid": str(eq.grid), "train": train, "noise": "none"}
-    return results.row(metric, value, **{**known, "seed": 0, "command": "make bench", **more})
+def row(eq: Equation, metric: str, value: float | np.floating[Any], train: int | None = None, **fields: Any) -> Row:
+    """Return a row of results; `fields` override the defaults."""
+    defaults: Row = {"test": eq.name, "method": "solver", "grid": str(eq.grid), "train": train, "noise": "none"}
+    return results.row(metric, value, **{**defaults, "seed": 0, "command": "make bench", **fields})
 
 
-def relative(difference: np.ndarray, u: np.ndarray) -> np.ndarray:
+def relative(difference: Floats, u: Floats) -> Floats:
+    """Return ‖difference‖ / ‖u‖ over the last axis."""
     return np.asarray(np.linalg.norm(difference, axis=-1) / np.linalg.norm(u, axis=-1))
 
 
-def seconds(rounds: int, *functions: Callable[[], object]) -> np.ndarray:
-    """Times (rounds, functions), taken in turns so that the machine's moods hit all alike."""
+def seconds(rounds: int, *functions: Callable[[], object]) -> Floats:
+    """Return times, (rounds, functions). The functions alternate, so that changes of the machine's speed affect all alike."""
     times = np.empty((rounds, len(functions)))
     for one_round in times:
         for i, function in enumerate(functions):
@@ -57,7 +63,7 @@ def seconds(rounds: int, *functions: Callable[[], object]) -> np.ndarray:
 
 
 def elliptic() -> Iterator[Row]:
-    """Error against the same inputs on a grid 16 times finer."""
+    """Measure the error against solutions for the same inputs on a grid 16 times finer."""
     for points in (32, 64, 128):
         coarse, fine = Elliptic1D(points=points), Elliptic1D(points=(points - 1) * 16 + 1)
         u, exact = coarse.solve(coarse.sample_input(1000)), fine.solve(fine.sample_input(1000))[..., ::16]
@@ -65,7 +71,7 @@ def elliptic() -> Iterator[Row]:
 
 
 def darcy() -> Iterator[Row]:
-    """Cost of a solve over the bare factorisation, and over SciPy's spsolve with its defaults."""
+    """Compare the time of a solve with that of the bare factorisation and of SciPy's spsolve with its defaults."""
     for points in (64, 128, 256):
         eq = Darcy(points=points)
         a, f = eq.sample_input(1), np.ones(points**2)
@@ -77,12 +83,12 @@ def darcy() -> Iterator[Row]:
         yield row(eq, "solve_over_spsolve", np.median(whole / default), sample_seconds=float(np.median(whole)))
 
 
-def _bare_solve(matrix: Any, f: np.ndarray) -> np.ndarray:
+def _bare_solve(matrix: Any, f: Floats) -> Floats:
     return np.asarray(_factorize(matrix).solve(f))
 
 
 def burgers(pairs: int) -> Iterator[Row]:
-    """The benchmark at 2048 points: time, change under refinement, distance from the Cole–Hopf solution."""
+    """Measure time, change under refinement, and distance from the Cole–Hopf solution, for 2048 points."""
     eq = Burgers(points=2048)
     start = perf_counter()
     data = pdno.generate(eq, train=pairs, workers=cores())
@@ -100,25 +106,28 @@ def burgers(pairs: int) -> Iterator[Row]:
 
 
 def workers(pairs: int) -> Iterator[Row]:
-    """Pairs a second of two workers over one, from the first block on (start-up aside)."""
+    """Measure the speed-up with two workers, in pairs per second from the first block on, without start-up."""
     eq = Darcy(points=64)
     spent = {1: 0.0, 2: 0.0}
-    for count in (1, 2, 2, 1):  # a machine that slows down or speeds up on the way favours neither
-        spent[count] += _seconds_a_pair(eq, pairs, count)
+    for count in (1, 2, 2, 1):  # a steady change of the machine's speed favours neither
+        spent[count] += _seconds_per_pair(eq, pairs, count)
     yield row(eq, "two_workers_over_one", spent[1] / spent[2], pairs, sample_seconds=spent[1] / 2)
 
 
-def _seconds_a_pair(eq: Equation, pairs: int, count: int) -> float:
+def _seconds_per_pair(eq: Equation, pairs: int, count: int) -> float:
+    """Return the time per pair with `count` workers, from the first block on."""
     clock: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder:
-        note = lambda done, total: clock.append((perf_counter(), done))  # noqa: E731
-        pdno.generate(eq, train=pairs, out=Path(folder) / "d.zarr", workers=count, progress=note)
-    (begin, already), (end, done) = clock[0], clock[-1]
-    return (end - begin) / (done - already)
+        out = Path(folder) / "data.zarr"
+        pdno.generate(
+            eq, train=pairs, out=out, workers=count, progress=lambda done, total: clock.append((perf_counter(), done))
+        )
+    (begin, first), (end, last) = clock[0], clock[-1]
+    return (end - begin) / (last - first)
 
 
 def batches(pairs: int) -> Iterator[Row]:
-    """Random batches of a file ten times larger than the memory allowed, through the cache, over those from memory."""
+    """Compare the speed of random batches from the cache of a file of ten times the memory limit with batches from memory."""
     eq = Darcy(points=128)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -133,6 +142,7 @@ def batches(pairs: int) -> Iterator[Row]:
 
 
 def help_seconds() -> Iterator[Row]:
+    """Measure the time of `pdno --help`."""
     times = seconds(9, lambda: subprocess.run([sys.executable, "-m", "pdno", "--help"], capture_output=True, check=True))
     yield {**row(Darcy(), "help_seconds", float(np.median(times))), "test": "command line", "grid": ""}
 

@@ -1,9 +1,11 @@
-"""Put the numbers of results/*.json into the tables of the documentation, between their marks:
+"""Put the numbers of results/*.json into the tables of the documentation. Run by ``python -m benchmarks.tables``.
+
+A table stands between two comments, of which the first one names the file:
 
 <!-- results/problem.json -->
 <!-- end -->
 
-A name after the file, as in "results/accuracy.json brief", is that of another table from it.
+A word after the file, as in "results/accuracy.json brief", names another table from the same file.
 """
 
 import json
@@ -16,126 +18,151 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- (results/\w+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-COLUMNS = {"problem": "test", "grid": "grid", "pairs": "train", "noise": "noise", "members": "members", "steps": "evaluations"}
+Row = dict[str, Any]
+Cell = tuple[str, str] | Callable[[list[Row]], float]  # (method, metric or field), or a function of the rows of a problem
 
-MEANING = {
+COLUMNS = {  # heading → field, in tables of one line per row
+    "problem": "test",
+    "grid": "grid",
+    "pairs": "train",
+    "noise": "noise",
+    "members": "members",
+    "sampling steps": "evaluations",
+}
+DESCRIPTIONS = {  # of metrics, in tables of one line per row
     "max_error": "largest error of 1000 solutions, against a grid 16 times finer",
-    "solve_over_bare_solve": "time of a solve over that of its bare sparse factorisation",
-    "solve_over_spsolve": "time of a solve over that of `scipy.sparse.linalg.spsolve` on the same matrix",
+    "solve_over_bare_solve": "time of a solve / time of its bare sparse factorisation",
+    "solve_over_spsolve": "time of a solve / time of `scipy.sparse.linalg.spsolve` on the same matrix",
     "generate_seconds": "seconds to generate the pairs, start-up included",
     "max_change_refined": "largest relative change when resolution is doubled and the step halved",
     "max_cole_hopf_residual": "largest relative distance from the Cole–Hopf solution",
     "mean_distance_from_8192": "mean relative distance from the solution on 8192 points, at common nodes",
-    "two_workers_over_one": "pairs a second of two workers over one, start-up aside",
-    "cached_batches_over_memory": "random batches a second of a file ten times the memory allowed, over those from memory",
+    "two_workers_over_one": "speed-up with two workers (pairs per second), without start-up",
+    "cached_batches_over_memory": "random batches per second, file of ten times the memory limit / data in memory",
     "help_seconds": "seconds for `pdno --help`",
-    "step_over_matmul": "operations a second of a training step of the UNet over those of a 2048² matrix product",
-    "plain_over_fast": "time of a training step of a plain UNet over that of ours",
-    "step_over_matmul_avx2": "operations a second over those of a matrix product, both without AVX-512",
-    "plain_over_fast_avx2": "time of a plain UNet over that of ours, both without AVX-512",
-    "judged_gigabytes": "peak memory of judging 100 inputs, in GB",
-    "judged_gigabytes_before": "memory before, in GB",
-    "crps_over_truth": "CRPS that was found over the true one",
-    "coverage_90_over_truth": "coverage of 90 % intervals that was found over the true one",
-    "flagged": "share of 1000 inputs that are flagged as unfamiliar",
-    "accused": "share of 1000 judgements that find a flaw",
+    "step_over_matmul": "operations per second, training step of the UNet / 2048² matrix product",
+    "plain_over_fast": "time of a training step, plain UNet / `pdno.nn.UNet`",
+    "step_over_matmul_avx2": "operations per second, training step / matrix product, both without AVX-512",
+    "plain_over_fast_avx2": "time of a training step, plain UNet / `pdno.nn.UNet`, both without AVX-512",
+    "peak_gigabytes": "peak memory of the evaluation of 100 inputs (GB)",
+    "peak_gigabytes_before": "peak memory before (GB)",
+    "crps_ratio": "measured CRPS / exact CRPS",
+    "coverage_90_ratio": "measured coverage of 90 % intervals / exact coverage",
+    "ood_fraction": "fraction of 1000 inputs flagged as out of distribution",
+    "rejection_rate": "rejection rate of 1000 calibration tests",
     "mrle": "MRLE of the mean of the members",
-    "mrle_mean_operator": "MRLE of m(a), {method}, fitted in {train_seconds:.1f} s; the paper's PDNO: {paper}",
     "mrle_one_evaluation": "MRLE of `model.mean(a)`, from one evaluation of the network",
     "mean_std": "mean std of the members",
-    "mean_std_over_noise": "mean std of the members over the std of the noise",
+    "mean_std_over_noise": "mean std of the members / std of the noise",
 }
 
 
-Row = dict[str, Any]
-Cell = tuple[str, str] | Callable[[list[Row]], float]  # method and metric, or field; or what follows from a problem's rows
-
-
-def over_the_best(rows: list[Row]) -> float:
-    """CRPS over the least of linear, kernel, FNO and UNet."""
+def ratio_to_best(rows: list[Row]) -> float:
+    """Return the CRPS of pdno / the smallest CRPS of linear, kernel, FNO and UNet regression."""
     scores = {row["method"]: float(row["value"]) for row in rows if row["metric"] == "crps"}
     return scores["pdno"] / min(value for name, value in scores.items() if name not in ("pdno", "ridge"))
 
 
-RIVALS: dict[str, Cell] = {
+ACCURACY: dict[str, Cell] = {
+    "MRLE of m(a)": ("pdno", "mrle_mean_model"),
+    "diffusion evaluations": ("pdno", "evaluations"),
+    "MRLE, the paper's PDNO": ("pdno", "paper"),
+}
+BASELINES: dict[str, Cell] = {
     "CRPS, pdno": ("pdno", "crps"),
     **{name: (name, "crps") for name in ("ridge", "linear", "kernel", "fno", "unet")},
-    "pdno over the best": over_the_best,
+    "pdno / best baseline": ratio_to_best,
     "MRLE, pdno": ("pdno", "mrle"),
-    "inside 90 %": ("pdno", "coverage_90"),
-    "time over budget": ("pdno", "time_over_budget"),
+    "90 % coverage": ("pdno", "coverage_90"),
+    "time / budget": ("pdno", "budget_fraction"),
 }
-WIDE: dict[str, dict[str, Cell]] = {  # a line a problem: column → cell
+BY_PROBLEM: dict[str, dict[str, Cell]] = {  # tables of one line per problem: heading → cell
     "results/accuracy.json": {
-        "MRLE": ("pdno", "mrle_mean_operator"),
-        "the paper's PDNO": ("pdno", "paper"),
-        "std over noise": ("pdno", "std_over_noise"),
-        "inside 50 %": ("pdno", "coverage_50"),
-        "90 %": ("pdno", "coverage_90"),
-        "95 %": ("pdno", "coverage_95"),
-        "seconds to learn": ("pdno", "train_seconds"),
+        **ACCURACY,
+        "std / noise": ("pdno", "std_noise_ratio"),
+        "50 % coverage": ("pdno", "coverage_50"),
+        "90 % coverage": ("pdno", "coverage_90"),
+        "95 % coverage": ("pdno", "coverage_95"),
+        "training time (s)": ("pdno", "train_seconds"),
     },
-    "results/accuracy.json brief": {
-        "MRLE": ("pdno", "mrle_mean_operator"),
-        "the paper's PDNO": ("pdno", "paper"),
-        "seconds to learn": ("pdno", "train_seconds"),
-    },
+    "results/accuracy.json brief": {**ACCURACY, "training time (s)": ("pdno", "train_seconds")},
     "results/budget.json": {
-        "seconds to learn": ("pdno", "train_seconds"),
-        "over the budget": ("pdno", "time_over_budget"),
-        "MRLE of the mean": ("pdno", "mrle_mean_operator"),
+        "training time (s)": ("pdno", "train_seconds"),
+        "time / budget": ("pdno", "budget_fraction"),
+        "MRLE of m(a)": ("pdno", "mrle_mean_model"),
     },
-    "results/auto.json": RIVALS,
-    "results/auto_long.json": RIVALS,
+    "results/auto.json": BASELINES,
+    "results/auto_long.json": BASELINES,
+}
+BY_ROW: dict[str, dict[str, str]] = {  # tables of one line per row whose rows have one metric: heading → field
+    "results/means.json": {
+        "mean model": "method",
+        "MRLE of m(a)": "value",
+        "training time (s)": "train_seconds",
+        "MRLE, the paper's PDNO": "paper",
+    },
 }
 
 
-def wide(rows: list[Row], cells: dict[str, Cell]) -> list[str]:
-    """A line for each problem, in the order of the rows."""
+def by_problem(rows: list[Row], cells: dict[str, Cell]) -> list[str]:
+    """Return a table with a line for each problem, in the order of the rows."""
     keys = ("test", "grid", "train", "noise")
-    lines = [f"| {' | '.join(['problem', 'grid', 'pairs', 'noise', *cells])} |", "|---" * (len(keys) + len(cells)) + "|"]
+    lines = header(["problem", "grid", "pairs", "noise", *cells])
     for problem in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         own = [row for row in rows if tuple(row[key] for key in keys) == problem]
-        found = []
-        for cell in cells.values():
-            if callable(cell):
-                found.append(number(cell(own)))
-                continue
-            method, name = cell
-            values = [row["value"] for row in own if (row["method"], row["metric"]) == (method, name)]
-            values += [row[name] for row in own if row["method"] == method and row.get(name) is not None]
-            found.append(number(values[0]) if values else "")
-        lines.append("| " + " | ".join([*(str("" if key is None else key) for key in problem), *found]) + " |")
+        lines.append(line([*problem, *(value_of(cell, own) for cell in cells.values())]))
     return lines
 
 
+def value_of(cell: Cell, rows: list[Row]) -> float | None:
+    """Return the number of a cell, from the rows of its problem; None if there is none."""
+    if callable(cell):
+        return cell(rows)
+    method, name = cell
+    values = [row["value"] for row in rows if (row["method"], row["metric"]) == (method, name)]
+    values += [row[name] for row in rows if row["method"] == method and row.get(name) is not None]
+    return values[0] if values else None
+
+
+def by_row(rows: list[Row], fields: dict[str, str]) -> list[str]:
+    """Return a table with a line for each row; columns without values are left out."""
+    columns = {heading: key for heading, key in COLUMNS.items() if any(row[key] not in (None, "none") for row in rows)}
+    lines = header([*columns, *(fields or ("metric", "value"))])
+    for row in rows:
+        end = [row[key] for key in fields.values()] if fields else [DESCRIPTIONS[row["metric"]], float(row["value"])]
+        lines.append(line([*(row[key] for key in columns.values()), *end]))
+    return lines
+
+
+def header(headings: list[str]) -> list[str]:
+    """Return the first two lines of a table."""
+    return [line(headings), "|---" * len(headings) + "|"]
+
+
+def line(cells: list[Any]) -> str:
+    """Return a line of a table; None is an empty cell."""
+    texts = ("" if cell is None else number(cell) if isinstance(cell, float) else str(cell) for cell in cells)
+    return f"| {' | '.join(texts)} |"
+
+
 def number(value: float) -> str:
+    """Return a number with three digits, without an exponent from 100 to 100,000."""
     return f"{value:.0f}" if 100 <= value < 1e5 else f"{value:.3g}"
 
 
 def table(source: str) -> str:
-    """The rows of a results file as a Markdown table."""
+    """Return the rows of a results file as a Markdown table."""
     file, _, name = source.partition(" ")
     results = json.loads((ROOT / file).read_text())
     machine = results["machine"]
     rows = [row for row in results["rows"] if name != "brief" or row["paper"] is not None]
-    command = rows[0]["command"]
-    lines = [f"Measured by `{command}` on {machine['cores']} cores ({machine['processor']}), in `{file}`:", ""]
-    if source in WIDE:
-        return "\n".join([*lines, *wide(rows, WIDE[source])]) + "\n"
-    columns = {name: key for name, key in COLUMNS.items() if any(row[key] not in (None, "none") for row in rows)}
-    lines += [f"| {' | '.join([*columns, 'what', 'value'])} |", "|---" * (len(columns) + 2) + "|"]
-    for row in rows:
-        cells = [row[key] if row[key] is not None else "" for key in columns.values()]
-        known = {**row, "paper": row["paper"] or "no number"}
-        lines.append(
-            "| " + " | ".join(map(str, (*cells, MEANING[row["metric"]].format(**known), f"{row['value']:.3g}"))) + " |"
-        )
+    lines = [f"Measured by `{rows[0]['command']}` on {machine['cores']} cores ({machine['processor']}), in `{file}`:", ""]
+    lines += by_problem(rows, BY_PROBLEM[source]) if source in BY_PROBLEM else by_row(rows, BY_ROW.get(source, {}))
     return "\n".join(lines) + "\n"
 
 
 def render(text: str) -> str:
-    """A page with its tables made anew."""
+    """Return a page with its tables updated."""
     return MARKED.sub(lambda match: match[1] + table(match[2]) + match[3], text)
 
 

@@ -1,4 +1,6 @@
-"""Probabilistic operator learning: the law of a PDE solution u given its parameters a, from pairs (a, u).
+"""Probabilistic operator learning: the conditional distribution of a PDE solution u given its parameters a.
+
+    u | a = m(a) + residual,        m: `pdno.mean`,        the residual: `pdno.residual`,        together: `pdno.PDNO`
 
 >>> import pdno
 >>> eq = pdno.equation.Elliptic1D(points=128)
@@ -6,10 +8,12 @@
 >>> data.train.a.shape, data.train.u.shape
 ((8, 1, 128), (8, 1, 128))
 
-Names are loaded on first use, so that ``import pdno`` and ``pdno --help`` stay quick.
+Modules are imported on first use, so that ``import pdno`` and ``pdno --help`` are fast.
 """
 
+from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -26,27 +30,58 @@ __all__ = [
     "UserError",
     "base",
     "baseline",
+    "basis",
     "calibration",
+    "data",
     "density",
     "diffusion",
+    "draw",
     "equation",
     "evaluate",
+    "evaluation",
+    "field",
     "generate",
     "grid",
+    "learning",
     "load",
     "mean",
     "metrics",
+    "model",
     "nn",
     "noise",
     "open",
     "plot",
+    "residual",
     "reverse",
+    "run",
     "schedule",
     "symmetry",
+    "testing",
+    "work",
 ]
 
 if TYPE_CHECKING:
-    from . import diffusion, equation, grid, mean, nn, noise, plot, symmetry
+    from . import (
+        basis,
+        data,
+        diffusion,
+        draw,
+        equation,
+        evaluation,
+        field,
+        grid,
+        learning,
+        mean,
+        model,
+        nn,
+        noise,
+        plot,
+        residual,
+        run,
+        symmetry,
+        testing,
+        work,
+    )
     from .data.generate import generate
     from .data.open import open
     from .data.pairs import Dataset, Pairs
@@ -58,29 +93,27 @@ if TYPE_CHECKING:
     from .evaluation.scoring import evaluate
     from .field import Field
     from .grid import Grid
-    from .learning.loop import Training
+    from .learning.settings import Training
     from .model import baseline
     from .model.operator import PDNO
     from .model.saving import load
 
-_HOME = {
-    "Diffusion": "diffusion",
+_HOME = {  # modules of the names that are not modules
     "PDNO": "model.operator",
-    "Schedule": "diffusion.schedule",
-    "Training": "learning.loop",
-    "load": "model.saving",
     "Dataset": "data.pairs",
+    "Diffusion": "diffusion.chain",
     "Field": "field",
     "Grid": "grid",
-    "UserError": "errors",
-    "evaluate": "evaluation",
-    "generate": "data.generate",
     "Pairs": "data.pairs",
+    "Schedule": "diffusion.schedule",
+    "Training": "learning.settings",
+    "UserError": "errors",
+    "evaluate": "evaluation.scoring",
+    "generate": "data.generate",
+    "load": "model.saving",
     "open": "data.open",
 }
-
-
-_MODULES = {
+_SHORT = {  # modules of packages that also have a short name
     "base": "diffusion.base",
     "baseline": "model.baseline",
     "calibration": "evaluation.calibration",
@@ -91,11 +124,30 @@ _MODULES = {
 }
 
 
+def lazy_submodules(package: str) -> Callable[[str], ModuleType]:
+    """Return a `__getattr__` for a package that imports its modules on first use: `pdno.mean.choose` needs no import."""
+
+    def load(name: str) -> ModuleType:
+        path = f"{package}.{name}"
+        try:
+            if not name.startswith("_"):
+                return import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name != path:  # a dependency of the module is missing
+                raise
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return load
+
+
+_module = lazy_submodules(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f".{_HOME[name]}", __name__), name)
     if name in __all__:
-        return import_module(f".{_MODULES.get(name, name)}", __name__)
+        return import_module(f".{_SHORT[name]}", __name__) if name in _SHORT else _module(name)
     raise AttributeError(f"module 'pdno' has no attribute {name!r}; it offers {', '.join(__all__)}")
 
 

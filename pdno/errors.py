@@ -1,4 +1,4 @@
-"""The one exception that means "the caller can put this right"."""
+"""The exception for mistakes that the caller can correct."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,16 +7,16 @@ __all__ = ["UserError", "nearest"]
 
 
 class UserError(ValueError):
-    """Wrong input. Its message says what was got, what is expected and what to do; the command line prints just that."""
+    """Invalid input. The message gives the value, what is expected and a remedy; the command line prints only the message."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word: the nearest known one if there is one, then all of them.
+def nearest(word: str, options: Iterable[str]) -> str:
+    """Return a hint for a misspelt word: the closest option, if one is similar, followed by all options.
 
-    >>> nearest("darci", ["darcy", "burgers"])
-    "did you mean 'darcy'? Known: darcy, burgers"
+    >>> nearest("darci", ["darcy", "burgers"]), nearest("heat", ["darcy", "burgers"])
+    ("did you mean 'darcy'? Expected one of darcy, burgers", 'expected one of darcy, burgers')
     """
-    known = list(known)
-    close = get_close_matches(word, known, n=1)
-    everything = f"Known: {', '.join(known)}"
-    return f"did you mean {close[0]!r}? {everything}" if close else everything
+    options = list(options)
+    close = get_close_matches(word, options, n=1)
+    listing = ", ".join(options)
+    return f"did you mean {close[0]!r}? Expected one of {listing}" if close else f"expected one of {listing}"

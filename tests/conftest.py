@@ -15,7 +15,7 @@ from tests.helpers import SMALL, normal, small
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
-    """Run the command line in an empty folder on a user's mistake: one line on standard error, exit code 2. The line."""
+    """Run a command that fails, in an empty folder: exit code 2, and one line on standard error, which is returned."""
     monkeypatch.chdir(tmp_path)
 
     def run(arguments: str) -> str:
@@ -32,13 +32,13 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
 
 @pytest.fixture
 def small_blocks(monkeypatch) -> None:
-    """Blocks of four Darcy samples at 8², so that a small store has many."""
+    """Store blocks of four Darcy samples at 8², so that a small store has many blocks."""
     monkeypatch.setattr("pdno.data.store.CHUNK_BYTES", 4 * 8 * 64)
 
 
 @pytest.fixture
 def say(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
-    """Run a command that succeeds, in an empty folder: what it prints."""
+    """Run a command that succeeds, in an empty folder; return what it prints."""
     monkeypatch.chdir(tmp_path)
 
     def run(arguments: str) -> str:
@@ -53,7 +53,7 @@ def say(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def done(tmp_path_factory) -> Path:
-    """A folder with mine.npz (40 pairs named force and deflection, groups of two) and a finished run."""
+    """Return a folder with mine.npz (40 pairs named force and deflection, groups of two) and a finished run."""
     folder = tmp_path_factory.mktemp("done")
     a, u = np.random.default_rng(0).standard_normal((2, 40, 16))
     np.savez(folder / "mine.npz", force=a, deflection=u, site=np.repeat(np.arange(20), 2))
@@ -66,25 +66,25 @@ def done(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def data() -> tuple[np.ndarray, np.ndarray]:
-    """24 pairs of noise."""
+    """Return 24 pairs of noise."""
     return normal(24, 16), normal(24, 16, seed=1)
 
 
 @pytest.fixture(scope="module")
 def model(data) -> PDNO:
-    """One that has learned from `data` for milliseconds."""
+    """Return a model that was trained on `data` for milliseconds."""
     return small().fit(*data, seed=0)
 
 
 @pytest.fixture
 def no_pictures(monkeypatch) -> None:
-    """Reports whose pictures are drawn but not rendered, which takes seconds."""
+    """Do not render the figures of reports, which takes seconds."""
     monkeypatch.setattr("pdno.run.report._png", lambda figure: "data:image/png;base64,AAAA")
 
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """A command that is interrupted turns signals off, which processes that later tests start would inherit."""
+    """Restore signal handlers: an interrupted command ignores signals, which later child processes would inherit."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: results, and one clear line with exit code 2 for a mistake."""
+"""The command line: output of the commands, and one line with exit code 2 for errors of the user."""
 
 import subprocess
 import sys
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import pdno
-from pdno.cli import SELECTION, main
+from pdno.cli import main
 from pdno.data.selection import Selection
 from pdno.run import results
+from pdno.run.options import SELECTION
 
 
 def run(arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
@@ -27,7 +28,7 @@ def test_generate_as_documented(tmp_path) -> None:
     np.testing.assert_array_equal(data.test.u_eta, expected.test.u_eta)
 
 
-def test_settings_reach_the_equation(tmp_path) -> None:
+def test_settings_of_the_equation(tmp_path) -> None:
     arguments = (
         f"generate burgers --points 32 --train 2 --test 0 --set viscosity=0.02 --set speed=1 --out {tmp_path / 'b.zarr'}"
     )
@@ -63,7 +64,7 @@ def test_settings_reach_the_equation(tmp_path) -> None:
         ("demo --out taken", "is a file"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_two(arguments, words, tmp_path, refused) -> None:
+def test_errors_are_one_line_and_exit_code_two(arguments, words, tmp_path, refused) -> None:
     (tmp_path / "taken").write_text("precious")
     assert words in refused(arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
@@ -84,7 +85,7 @@ def test_a_full_disk(tmp_path, monkeypatch, refused) -> None:
     assert not (tmp_path / "x.zarr").exists()
 
 
-def test_too_little_memory(monkeypatch, refused) -> None:
+def test_not_enough_memory(monkeypatch, refused) -> None:
     def too_much(*_: object) -> None:
         raise MemoryError
 
@@ -110,14 +111,14 @@ def test_help_and_version(capsys) -> None:
             assert f"{setting}=" in text, f"{eq.name} --set {setting} is not in the help"
 
 
-def test_the_demonstration_and_the_commands_that_it_shows(tmp_path, monkeypatch, capsys, no_pictures) -> None:
-    """Here with fewer pairs. The commands give the same numbers; a second time, what is there is used."""
+def test_demo_and_the_commands_that_it_prints(tmp_path, monkeypatch, capsys, no_pictures) -> None:
+    """With fewer pairs. The commands give the same numbers; a second call skips the finished steps."""
     monkeypatch.chdir(tmp_path)
     for name, few in (("TRAIN", 800), ("TEST", 6), ("MEMBERS", 20)):
         monkeypatch.setattr(f"pdno.run.demo.{name}", few)
     assert ran(["demo"]) == 0
     answer = capsys.readouterr().out
-    for text in ("How accurate?", "Are the error bars honest?", "Where not to trust it?", "fair CRPS"):
+    for text in ("Accuracy: ", "Calibration: ", "Limitations: ", "fair CRPS"):
         assert text in answer
     assert answer.rstrip().endswith("Report: demo/run/report.html")
     for file in ("noisy.zarr", "prediction.zarr", "run/model.safetensors", "run/results.json", "run/report.html"):
@@ -129,7 +130,7 @@ def test_the_demonstration_and_the_commands_that_it_shows(tmp_path, monkeypatch,
         assert ran(command.replace("demo/", "again-").split()[1:]) == 0
     again = results.read(tmp_path / "again-run" / "results.json")["rows"]
     assert [(row["metric"], row["value"]) for row in again] == [(row["metric"], row["value"]) for row in made]
-    monkeypatch.setattr("pdno.run.demo.assess", None)
+    monkeypatch.setattr("pdno.run.demo.evaluate_run", None)
     monkeypatch.setattr("pdno.run.demo.generate", None)
     monkeypatch.setattr("pdno.run.demo.predict", None)
     assert ran(["demo"]) == 0

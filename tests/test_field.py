@@ -1,4 +1,4 @@
-"""Gaussian fields against closed-form kernels, and the promise of nested draws."""
+"""Gaussian fields against closed-form kernels, and nested draws."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from pdno import Field, Grid, UserError
 from pdno.field import TrigonometricPotential, _nested_order
 from pdno.grid import Axis, restrict
 
-LAWS = [
+BASES = [
     ("cell", "neumann"),
     ("vertex", "neumann"),
     ("cell", "dirichlet"),
@@ -17,14 +17,14 @@ LAWS = [
 
 
 def covariance(field: Field, grid: Grid) -> np.ndarray:
-    """Exact covariance matrix of the values at the nodes, from the modes."""
+    """Return the exact covariance matrix of the values at the nodes, from the modes."""
     modes = field.eigenvalues(grid).size
     rows = field.values(np.sqrt(field.eigenvalues(grid)).ravel() * np.eye(modes), grid)
     return rows.T @ rows
 
 
 def test_brownian_bridge() -> None:
-    """−u″ with Dirichlet conditions has the Green's function min(x, y) − xy; K modes miss at most 2/(π²K)."""
+    """−u″ with Dirichlet conditions has the Green's function min(x, y) − xy; the error of K modes is at most 2/(π²K)."""
     grid = Grid.uniform(33)
     x, y = np.meshgrid(grid.axes[0].nodes, grid.axes[0].nodes)
     kernel = covariance(Field(tau=0, r=1, condition="dirichlet", modes=4000), grid)
@@ -48,9 +48,9 @@ def test_neumann_kernel_on_an_interval_of_another_length() -> None:
     np.testing.assert_allclose(covariance(Field(tau, r=1, modes=4000), grid), exact, atol=2e-4)
 
 
-@pytest.mark.parametrize(("kind", "condition"), LAWS)
+@pytest.mark.parametrize(("kind", "condition"), BASES)
 def test_spectrum_of_draws_in_two_dimensions(kind, condition) -> None:
-    """Whitened coefficients are standard normal: χ² of all and the worst of 12 × 10 modes (by chance one in 10⁴ times)."""
+    """Whitened coefficients are standard normal: χ² of all, and the largest of 12 × 10 modes (false-alarm rate 10⁻⁴)."""
     grid = Grid.uniform((12, 10), kind=kind)
     field = Field(tau=3, r=1.5, scale=7, condition=condition)
     count = 4000
@@ -63,9 +63,9 @@ def test_spectrum_of_draws_in_two_dimensions(kind, condition) -> None:
     assert abs(cross) < 3.9
 
 
-@pytest.mark.parametrize(("kind", "condition"), LAWS)
+@pytest.mark.parametrize(("kind", "condition"), BASES)
 def test_pointwise_variance(kind, condition) -> None:
-    """Against the exact covariance, and against draws (5 standard errors at 96 points: by chance one in 10⁴ times)."""
+    """Against the exact covariance, and against draws (5 standard errors at 96 points: false-alarm rate 10⁻⁴)."""
     grid = Grid.uniform((12, 8), kind=kind)
     field = Field(tau=3, r=2, scale=50, condition=condition)
     lam = field.eigenvalues(grid)
@@ -76,7 +76,7 @@ def test_pointwise_variance(kind, condition) -> None:
     assert (np.abs(draws.var(axis=0) - exact) <= 5 * exact * np.sqrt(2 / 4000) + 1e-14).all()
 
 
-@pytest.mark.parametrize(("kind", "condition"), LAWS)
+@pytest.mark.parametrize(("kind", "condition"), BASES)
 def test_square_root_operators(kind, condition) -> None:
     grid = Grid.uniform((9, 8), kind=kind)
     field = Field(tau=2, r=1.3, scale=3, condition=condition)
@@ -86,10 +86,10 @@ def test_square_root_operators(kind, condition) -> None:
     np.testing.assert_allclose(twice, field.eigenvalues(grid) * field.coefficients(u, grid), atol=1e-12)
 
 
-@pytest.mark.parametrize(("kind", "condition"), LAWS)
+@pytest.mark.parametrize(("kind", "condition"), BASES)
 @pytest.mark.parametrize("modes", [4, 40])
-def test_operators_belong_to_the_law_also_with_fewer_or_more_modes_than_nodes(kind, condition, modes) -> None:
-    """sqrt·sqrtᵀ is the covariance of the values, and inverse_sqrt makes the coefficients of draws independent and unit."""
+def test_square_roots_match_the_covariance_with_fewer_or_more_modes_than_nodes(kind, condition, modes) -> None:
+    """sqrt·sqrtᵀ is the covariance of the values; inverse_sqrt gives the coefficients of draws unit variance."""
     grid, field = Grid.uniform(12, kind=kind), Field(tau=30, r=1, condition=condition, modes=modes)
     root = field.sqrt(np.eye(12), grid)
     lam, unit = field.grid_eigenvalues(grid), Field(tau=30, r=1, condition=condition)
@@ -101,7 +101,7 @@ def test_operators_belong_to_the_law_also_with_fewer_or_more_modes_than_nodes(ki
     assert (np.abs((white**2).mean(axis=0) - expected) < 5 * np.sqrt(2 / 4000)).all()
 
 
-def test_a_draw_is_the_square_root_of_a_white_one() -> None:
+def test_inverse_sqrt_whitens_draws() -> None:
     grid = Grid.uniform((16, 16), kind="cell")
     field = Field(tau=3, r=2)
     white = field.coefficients(field.inverse_sqrt(field.sample(grid, 500, seed=4), grid), grid)
@@ -120,14 +120,14 @@ def test_a_draw_is_the_square_root_of_a_white_one() -> None:
     ],
 )
 @pytest.mark.parametrize("dim", [1, 2])
-def test_one_seed_and_index_is_one_function_on_every_grid(kind, condition, fine, coarse, dim) -> None:
+def test_seed_and_index_give_the_same_function_on_every_grid(kind, condition, fine, coarse, dim) -> None:
     field = Field(tau=20, r=1.5, condition=condition, modes=40)
     source, target = Grid.uniform(fine, dim, kind), Grid.uniform(coarse, dim, kind)
     on_fine, on_coarse = (field.sample(grid, 2, seed=5, first=3) for grid in (source, target))
     np.testing.assert_allclose(restrict(on_fine, source, target), on_coarse, atol=1e-12)
 
 
-def test_without_a_number_of_modes_a_finer_grid_only_adds_modes() -> None:
+def test_without_a_fixed_number_of_modes_a_finer_grid_only_adds_modes() -> None:
     field, coarse, fine = Field(tau=3, r=2), Grid.uniform((12, 8), kind="cell"), Grid.uniform((31, 20), kind="cell")
     low = field.coefficients(field.sample(coarse, 2, seed=6), coarse)
     np.testing.assert_allclose(field.coefficients(field.sample(fine, 2, seed=6), fine)[:, :12, :8], low, atol=1e-13)
@@ -138,7 +138,7 @@ def test_nested_order_by_hand() -> None:
     np.testing.assert_array_equal(_nested_order((7, 7))[:3, :3], _nested_order((3, 3)))
 
 
-def test_draws_depend_on_seed_and_index_alone() -> None:
+def test_draws_depend_on_seed_and_index_only() -> None:
     field, grid = Field(tau=3, r=2), Grid.uniform((16, 16), kind="cell")
     many = field.sample(grid, 40, seed=7)
     np.testing.assert_array_equal(field.sample(grid, 3, seed=7, first=17), many[17:20])
@@ -155,7 +155,7 @@ def test_mean_free_field() -> None:
 
 
 def test_wiener_increments() -> None:
-    """Variance (t − s)·C, independent over disjoint intervals, W built up over any partition (4.5 standard errors)."""
+    """Variance (t − s)·𝒞, independence over disjoint intervals, and variance of their sum (4.5 standard errors)."""
     grid, count = Grid.uniform(10, kind="cell"), 4000
     field = Field(tau=3, r=1, scale=20)
     dw = field.wiener_increments(grid, np.array([0.0, 0.5, 0.5, 2.0]), count, seed=9)
@@ -170,7 +170,7 @@ def test_wiener_increments() -> None:
     assert abs((total**2).mean() / 2 - 1) < 4.5 * np.sqrt(2 / total.size)
 
 
-def test_trigonometric_potential_has_the_kernel_of_the_paper() -> None:
+def test_trigonometric_potential_has_the_covariance_of_the_paper() -> None:
     """cov(x₁, x₂) = n⁻¹ Σ cos πk(x₂ − x₁), within 5 standard errors at 21 × 21 pairs."""
     axis, count = Axis(21, "vertex", -1, 1), 20_000
     v = TrigonometricPotential(5).sample(axis, count, seed=10)
@@ -189,13 +189,13 @@ def test_trigonometric_potential_has_the_kernel_of_the_paper() -> None:
         (lambda: Field(tau=1, r=2, modes=0), "at least one mode"),
         (lambda: Field(tau=float("nan"), r=2), "a field needs"),
         (lambda: Field(tau=1, r=2, condition="neuman"), "is unknown"),
-        (lambda: Field(tau=1, r=2).sqrt(np.ones((3, 8)), Grid.uniform(9)), "its last axes"),
+        (lambda: Field(tau=1, r=2).sqrt(np.ones((3, 8)), Grid.uniform(9)), "last axes of u"),
         (lambda: Field(tau=1, r=2).wiener_increments(Grid.uniform(8), 0.1, 5), "at least two"),
         (lambda: Field(tau=1, r=float("inf")), "a field needs"),
-        (lambda: Field(tau=30, r=400).sample(Grid.uniform(8), 1), "no variance left"),
-        (lambda: Field(tau=1, r=2).wiener_increments(Grid.uniform(8), np.array([1.0, 0.0]), 1), "descend"),
+        (lambda: Field(tau=30, r=400).sample(Grid.uniform(8), 1), "underflows to zero"),
+        (lambda: Field(tau=1, r=2).wiener_increments(Grid.uniform(8), np.array([1.0, 0.0]), 1), "non-decreasing"),
     ],
 )
-def test_mistakes_are_explained(call, message) -> None:
+def test_invalid_arguments_are_rejected(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()

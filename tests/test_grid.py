@@ -1,4 +1,4 @@
-"""Meshes, restriction and interpolation."""
+"""Grids, restriction and interpolation."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ def test_nodes_by_hand() -> None:
     assert Axis(4, "cell").spacing == 0.25
 
 
-def test_paper_grid_of_the_elliptic_problem_is_linspace() -> None:
+def test_grid_of_the_elliptic_problem_is_linspace() -> None:
     np.testing.assert_allclose(Axis(128, "vertex", -1, 1).nodes, np.linspace(-1, 1, 128), rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize(("kind", "fine", "coarse"), [("vertex", 25, 9), ("cell", 27, 9), ("periodic", 24, 8), ("left", 24, 8)])
-def test_stride_keeps_values_at_common_nodes(kind, fine, coarse) -> None:
+def test_stride_takes_values_at_common_nodes(kind, fine, coarse) -> None:
     source, target = Grid.uniform(fine, dim=2, kind=kind), Grid.uniform(coarse, dim=2, kind=kind)
 
     def function(grid: Grid) -> np.ndarray:
@@ -33,7 +33,7 @@ def test_stride_keeps_values_at_common_nodes(kind, fine, coarse) -> None:
     np.testing.assert_allclose(restrict(function(source), source, target), function(target), atol=1e-14)
 
 
-def test_average_keeps_every_coarse_integral() -> None:
+def test_average_preserves_the_integral_of_each_coarse_cell() -> None:
     source, target = Grid.uniform((12, 8), kind="cell"), Grid.uniform((4, 4), kind="cell")
     u = np.random.default_rng(0).standard_normal((2, 12, 8))
     coarse = restrict(u, source, target, method="average")
@@ -43,14 +43,14 @@ def test_average_keeps_every_coarse_integral() -> None:
 
 
 @pytest.mark.parametrize("kind", ["vertex", "cell", "left"])
-def test_linear_is_exact_for_linear_functions_up_to_the_ends(kind) -> None:
+def test_linear_interpolation_is_exact_for_linear_functions_up_to_the_ends(kind) -> None:
     source, target = Grid.uniform((7, 9), kind=kind), Grid.uniform((31, 20), kind=kind)
     u, exact = (2 * x - 3 * y + 1 for x, y in (source.mesh(), target.mesh()))
     np.testing.assert_allclose(interpolate(u, source, target), exact, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_linear_has_order_two(kind) -> None:
+def test_linear_interpolation_has_order_two(kind) -> None:
     target, errors = Grid.uniform(301, kind=kind), []
     for n in (16, 32, 64, 128):
         source = Grid.uniform(n, kind=kind)
@@ -70,7 +70,7 @@ def test_linear_has_order_two(kind) -> None:
     ],
 )
 @pytest.mark.parametrize("points", [13, 16, 40])
-def test_spectral_is_exact_for_its_modes_up_and_down(kind, condition, function, points) -> None:
+def test_spectral_interpolation_is_exact_for_its_modes_to_finer_and_coarser_grids(kind, condition, function, points) -> None:
     source, target = Grid.uniform(24, kind=kind), Grid.uniform(points, kind=kind)
     u, exact = (function(g.axes[0].nodes) for g in (source, target))
     np.testing.assert_allclose(interpolate(u, source, target, "spectral", condition), exact, atol=1e-12)
@@ -94,6 +94,6 @@ def test_spectral_is_exact_for_its_modes_up_and_down(kind, condition, function, 
         (lambda: interpolate(np.ones(9), Grid.uniform(9), Grid.uniform(5), "cubic"), "unknown"),
     ],
 )
-def test_mistakes_are_explained(call, message) -> None:
+def test_invalid_arguments_are_rejected(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()

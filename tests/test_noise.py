@@ -1,4 +1,4 @@
-"""Laws of η against their densities and moments."""
+"""Noise distributions against their densities and moments."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy import stats
 from pdno import Field, Grid, UserError, noise
 from pdno.noise import FieldNoise, Gaussian, GaussianMixture, Heteroscedastic, parse
 
-LAWS = [
+DISTRIBUTIONS = [
     Gaussian(0.05),
     GaussianMixture.case(1),
     GaussianMixture.case(2),
@@ -17,8 +17,8 @@ LAWS = [
 
 
 @pytest.mark.parametrize(("case", "printed"), [(1, 8.167e-4), (2, 1.598e-3)])
-def test_the_paper_s_two_cases(case, printed) -> None:
-    """The printed standard deviations, from the formula and from 40,000 fields (5 standard errors)."""
+def test_cases_of_the_paper(case, printed) -> None:
+    """The standard deviations printed in the paper, from the formula and from 40,000 fields (5 standard errors)."""
     law, count = GaussianMixture.case(case), 40_000
     assert law.mean == pytest.approx(0, abs=1e-18)
     assert law.std == pytest.approx(printed, rel=5e-4)
@@ -27,8 +27,8 @@ def test_the_paper_s_two_cases(case, printed) -> None:
     assert abs(eta.std() / law.std - 1) < 5 * np.sqrt((kurtosis - 1) / 4 / count)
 
 
-def test_shared_component_moves_the_whole_field() -> None:
-    """Case 1 has shifts −1e-3, 0, 1e-3 and pixel noise 2e-5, each shift for a third of the fields (χ², p > 1e-4)."""
+def test_shared_component_shifts_the_whole_field() -> None:
+    """Case 1 has the shifts −1e-3, 0, 1e-3, each for a third of the fields (χ², p > 1e-4), and pointwise noise 2e-5."""
     eta = GaussianMixture.case(1).sample((3000, 1, 16, 16), seed=1)
     shift = np.round(eta.mean(axis=(1, 2, 3)) / 1e-3)
     assert set(shift) == {-1, 0, 1}
@@ -36,7 +36,7 @@ def test_shared_component_moves_the_whole_field() -> None:
     assert stats.chisquare([(shift == s).sum() for s in (-1, 0, 1)]).pvalue > 1e-4
 
 
-def test_own_component_for_every_point() -> None:
+def test_component_of_every_point() -> None:
     case = GaussianMixture.case(1)
     law = GaussianMixture(case.weights, case.means, case.stds, case.scale, shared=False)
     eta = law.sample((50, 1, 16, 16), seed=2)
@@ -55,8 +55,8 @@ def test_heteroscedastic_std_follows_u() -> None:
     np.testing.assert_allclose(eta.std(axis=0)[0], 0.1 + u[0, 0] ** 2, rtol=5 / np.sqrt(2 * 20_000))
 
 
-def test_field_noise_has_the_strength_and_the_smoothness_of_its_law() -> None:
-    """The mean variance is std²; draws have the variance of their law in every mode (5.2 standard errors at worst)."""
+def test_field_noise_has_the_variance_of_its_field() -> None:
+    """The mean variance is std²; draws have the variance of the field in every mode (at most 5.2 standard errors)."""
     law, grid, count = FieldNoise(0.2, tau=3, r=2), Grid.uniform((8, 6), kind="cell"), 4000
     field = law.field(dim=2)
     assert field.variance(Grid.uniform(60, dim=2, kind="cell")).mean() == pytest.approx(0.2**2, rel=1e-3)
@@ -96,7 +96,7 @@ def test_log_prob_of_mixtures(shared) -> None:
 
 
 def test_log_prob_of_field_noise() -> None:
-    """Against the multivariate normal with the covariance of the values, summed over all modes."""
+    """Against the multivariate normal with the covariance of the values, a sum over all modes."""
     law, grid = FieldNoise(0.2, tau=3, r=1.5), Grid.uniform((4, 5), kind="cell")
     field = law.field(dim=2)
     lam = field.eigenvalues(grid)
@@ -107,13 +107,13 @@ def test_log_prob_of_field_noise() -> None:
     np.testing.assert_allclose(law.log_prob(eta), expected)
 
 
-def test_heteroscedastic_std_does_not_see_the_batch() -> None:
+def test_heteroscedastic_std_does_not_depend_on_the_batch() -> None:
     law, u = Heteroscedastic(lambda u: u.std()), np.random.default_rng(10).standard_normal((5, 1, 30))
     np.testing.assert_array_equal(law.sample(u, seed=1)[:1], law.sample(u[:1], seed=1))
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
-def test_draws_depend_on_seed_and_index_alone(law) -> None:
+@pytest.mark.parametrize("law", DISTRIBUTIONS, ids=lambda law: type(law).__name__)
+def test_draws_depend_on_seed_and_index_only(law) -> None:
     u = np.random.default_rng(9).standard_normal((12, 1, 8, 8))
     eta = law.sample(u, seed=1)
     assert eta.shape == u.shape
@@ -122,14 +122,14 @@ def test_draws_depend_on_seed_and_index_alone(law) -> None:
 
 
 @pytest.mark.parametrize("spec", ["gaussian:0.05", "mixture:1", "mixture:2", "field:0.1,3,2", "field:0.1,10,1.5"])
-def test_specifications_come_back_as_they_were(spec) -> None:
+def test_specifications_round_trip(spec) -> None:
     law = parse(spec)
     assert law is not None
     assert law.spec == spec
     assert parse("none") is None
 
 
-def test_specifications_lose_no_digit() -> None:
+def test_specifications_keep_all_digits() -> None:
     std = 0.1 + 1e-15
     assert parse(Gaussian(std).spec) == Gaussian(std)
 
@@ -143,11 +143,11 @@ def test_specifications_lose_no_digit() -> None:
         (lambda: Gaussian("a"), "must be a number"),
         (lambda: Heteroscedastic(0.1), "not a function"),
         (lambda: GaussianMixture((0.5, 0.6), (0, 1), (1, 1)), "sum to one"),
-        (lambda: GaussianMixture((0.5, 0.5), (0, 1), (1,)), "as many"),
+        (lambda: GaussianMixture((0.5, 0.5), (0, 1), (1,)), "equally many"),
         (lambda: GaussianMixture((float("nan"), 0.5), (0, 1), (1, 1)), "sum to"),
         (lambda: GaussianMixture((0.5, 0.5), (0, float("inf")), (1, 1)), "finite"),
         (lambda: FieldNoise(1, tau=float("nan")), "a field needs"),
-        (lambda: FieldNoise(1, r=400), "no variance left"),
+        (lambda: FieldNoise(1, r=400), "underflows to zero"),
         (lambda: FieldNoise(0).log_prob(np.ones((1, 1, 8))), "no density"),
         (lambda: GaussianMixture.case(3), "cases 1 and 2"),
         (lambda: parse("gausian:1"), "did you mean 'gaussian'"),
@@ -161,10 +161,10 @@ def test_specifications_lose_no_digit() -> None:
         (lambda: Gaussian(0).log_prob(np.ones((1, 2))), "no density"),
     ],
 )
-def test_mistakes_are_explained(call, message) -> None:
+def test_invalid_arguments_are_rejected(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
 
 
-def test_every_law_is_a_noise() -> None:
-    assert all(isinstance(law, noise.Noise) for law in LAWS)
+def test_every_distribution_implements_the_protocol() -> None:
+    assert all(isinstance(law, noise.Noise) for law in DISTRIBUTIONS)

@@ -1,25 +1,35 @@
-"""What may be wrong with data: each finding names the array, says how many samples it concerns, and gives the first."""
+"""Problems of data: each finding has the name of an array, the number of affected samples, and the first of them."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Array, Ints, Mask
 from .pairs import Dataset, Pairs
 
 __all__ = ["Finding", "check", "outliers"]
 
-Array = NDArray[Any]
-LOOKED_AT = 2**27  # bytes of an array that the look for outliers reads; of larger arrays the first samples
+OUTLIER_BYTES = 2**27  # of an array in which outliers are looked for: the first samples of larger arrays
+FEWEST_SAMPLES = 20  # from which outliers can be identified
+TRIMMED = 200  # one sample in this number is left out at either end of the bulk: heavy tails are not outliers
+FAR_WIDTHS = 5  # distance of an outlier from the bulk / width of the bulk
+FAR_DEVIATIONS = 0.05  # added distance / standard deviation of the array: tiny variations are not outliers
+UNEVEN = 1e-3  # spread of the spacing of coordinates / mean spacing, above which an axis is not uniform
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An error makes data unusable, a warning should be looked at, a note is good to know."""
+    """A problem of data.
+
+    Args:
+        level: an "error" makes data unusable, a "warning" should be checked, a "note" is information.
+        where: split and array.
+        text: the problem, and what to do about it.
+    """
 
     level: Literal["error", "warning", "note"]
     where: str
@@ -30,9 +40,9 @@ class Finding:
 
 
 def check(data: Dataset) -> list[Finding]:
-    """All findings about a data set."""
-    found = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
-    return [*found, *_check_leaks(data), *_check_axes(data.train), *_check_coordinates(data.train)]
+    """Return all findings about a data set."""
+    findings = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
+    return [*findings, *_check_leaks(data), *_check_axes(data.train), *_check_coordinates(data.train)]
 
 
 def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
@@ -52,11 +62,11 @@ def _check_finite(where: str, values: Array, masked: bool) -> Iterator[Finding]:
     bad = ~np.isfinite(values)
     if bad.any():
         samples = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
-        text = f"NaN or infinite values in {_samples(samples)}, {bad.sum()} in all"
+        text = f"NaN or infinite values in {_samples(samples)}, {bad.sum()} in total"
         if masked:
             yield Finding("note", where, f"{text}; they are masked")
         else:
-            advice = "take them as missing with mask='nan'" if where.endswith(" u") else "remove or repair these samples"
+            advice = "mark them as missing with mask='nan'" if where.endswith(" u") else "remove or correct these samples"
             yield Finding("error", where, f"{text}, first at {_place(bad)}; {advice}")
 
 
@@ -68,59 +78,69 @@ def _check_constant(where: str, values: Array) -> Iterator[Finding]:
 
 
 def _check_outliers(where: str, values: Array) -> Iterator[Finding]:
-    part = values[: max(20, LOOKED_AT // max(1, values[:1].nbytes))]
-    odd = outliers(part)
-    if odd.any():
-        samples = np.flatnonzero(odd.reshape(len(part), -1).any(axis=1))
-        place = tuple(int(i) for i in np.argwhere(odd)[0])
+    part = values[: max(FEWEST_SAMPLES, OUTLIER_BYTES // max(1, values[:1].nbytes))]
+    far = outliers(part)
+    if far.any():
+        samples = np.flatnonzero(far.reshape(len(part), -1).any(axis=1))
+        place = tuple(int(i) for i in np.argwhere(far)[0])
         first = f"first {where.split()[-1]}[{', '.join(map(str, place))}] = {part[place]:.3g}"
-        text = f"values in {_samples(samples)} lie far outside those of the others at the same point, {odd.sum()} in all"
+        text = f"values in {_samples(samples)} are far outside the range of the others at the same point, {far.sum()} in total"
         yield Finding("warning", where, f"{text}, {first}")
 
 
-def outliers(values: Array) -> Array:
-    """Values far outside the bulk of the samples at the same point; nothing can be said of fewer than twenty samples.
+def outliers(values: Array) -> Mask:
+    """Return which values are outliers: far outside the bulk [l, h] of all samples at the same point,
 
-    The bulk leaves out the k lowest and highest values, k a two-hundredth of the samples. Far is five times its width and
-    a twentieth of the array's standard deviation, so that neither heavy tails nor tiny wiggles count.
+        v < l − d  or  v > h + d,        d = 5 (h − l) + 0.05 std,
+
+    where the bulk leaves out the k lowest and the k highest values, k = samples / 200 (at least 1), and std is the standard
+    deviation of the array. With fewer than twenty samples there are none.
+
+    Args:
+        values: (sample, …).
+
+    Returns:
+        A mask in the shape of the values.
     """
-    if len(values) < 20:
+    if len(values) < FEWEST_SAMPLES:
         return np.zeros(values.shape, dtype=bool)
     filled = np.where(np.isfinite(values), values, 0.0)
-    k = max(1, len(values) // 200)
+    k = max(1, len(values) // TRIMMED)
     ordered = np.partition(filled, (k, len(values) - 1 - k), axis=0)
     low, high = ordered[k], ordered[-1 - k]
-    far = 5 * (high - low) + 0.05 * filled.std()
+    far = FAR_WIDTHS * (high - low) + FAR_DEVIATIONS * filled.std()
     return np.asarray((filled < low - far) | (filled > high + far))
 
 
 def _check_repeats(split: str, pairs: Pairs) -> Iterator[Finding]:
-    by_input: dict[int, set[bytes]] = defaultdict(set)
-    again, copies = 0, 0
+    outputs: dict[int, set[bytes]] = defaultdict(set)  # of each input
+    repeats, copies = 0, 0
     for key, u in zip(pairs.fingerprints().tolist(), pairs.u, strict=True):
         output = _digest(u)
-        copies += output in by_input[key]
-        again += len(by_input[key]) > 0 and output not in by_input[key]
-        by_input[key].add(output)
-    if again:
-        text = f"{again} pairs repeat the input of another with a different output: repeated noisy observations"
-        advice = "" if pairs.group is not None else "; to keep repeats on one side of a split, name a group"
+        copies += output in outputs[key]
+        repeats += len(outputs[key]) > 0 and output not in outputs[key]
+        outputs[key].add(output)
+    if repeats:
+        text = f"{repeats} pairs repeat the input of another with a different output: repeated noisy observations"
+        advice = "" if pairs.group is not None else "; splits keep pairs with equal inputs together"
         yield Finding("note", f"{split} a", text + advice)
     if copies:
         yield Finding("warning", f"{split} a, u", f"{copies} pairs are exact copies of others")
 
 
 def _check_leaks(data: Dataset) -> Iterator[Finding]:
-    """Inputs to learn from that are also judged by."""
-    known = data.train.fingerprints()
+    """Find training inputs among those of validation and test."""
+    training = data.train.fingerprints()
     for split, pairs in data.splits().items():
-        shared = 0 if split == "train" else int(np.isin(pairs.fingerprints(), known).sum())
+        shared = 0 if split == "train" else int(np.isin(pairs.fingerprints(), training).sum())
         if shared:
-            yield Finding("warning", f"{split} a", f"{shared} of {len(pairs)} inputs are also in train: scores will flatter")
+            yield Finding(
+                "warning", f"{split} a", f"{shared} of {len(pairs)} inputs are also in train: scores will be optimistic"
+            )
 
 
 def _check_axes(pairs: Pairs) -> Iterator[Finding]:
-    """Axes of a and u that look swapped."""
+    """Find axes of a and u that look swapped."""
     a, u = (pairs.xarray[name].shape[2:] for name in ("a", "u"))
     if a != u and a == u[::-1]:
         shapes = " and ".join(f"{name} on {' × '.join(map(str, shape))}" for name, shape in (("a", a), ("u", u)))
@@ -131,21 +151,22 @@ def _check_coordinates(pairs: Pairs) -> Iterator[Finding]:
     for name, coordinate in pairs.xarray.coords.items():
         steps = np.diff(coordinate.values)
         if (steps <= 0).any():
-            yield Finding(
-                "warning", f"coordinate {name}", "does not ascend; sort the axis, or its order will be taken as the grid's"
-            )
-        elif len(steps) > 1 and np.ptp(steps) > 1e-3 * steps.mean():
-            spread = f"steps from {steps.min():.3g} to {steps.max():.3g}"
-            yield Finding("warning", f"coordinate {name}", f"is uneven ({spread}); the axis will be taken as uniform")
+            text = "does not increase; sort the axis, otherwise the nodes are used in this order"
+            yield Finding("warning", f"coordinate {name}", text)
+        elif len(steps) > 1 and np.ptp(steps) > UNEVEN * steps.mean():
+            spread = f"spacing from {steps.min():.3g} to {steps.max():.3g}"
+            yield Finding("warning", f"coordinate {name}", f"is not uniform ({spread}); the axis is treated as uniform")
 
 
 def _digest(values: Array) -> bytes:
     return blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
 
 
-def _samples(samples: Array) -> str:
+def _samples(samples: Ints) -> str:
+    """Return the number of samples and the first of them, as text."""
     return f"sample {samples[0]}" if len(samples) == 1 else f"{len(samples)} samples (first {samples[0]})"
 
 
-def _place(bad: Array) -> str:
+def _place(bad: Mask) -> str:
+    """Return the first index at which a mask is True, as text."""
     return f"[{', '.join(str(i) for i in np.argwhere(bad)[0])}]"

@@ -1,14 +1,15 @@
-"""Pairs (a, u): what is learned from, and what is judged against.
+"""Pairs (a, u) of inputs and outputs, and data sets of training, validation and test pairs.
 
-    data.train.a, data.train.u       inputs and (noisy) outputs to learn from
-    data.validation                  pairs to choose by, None if there are none
+    data.train.a, data.train.u       inputs and (noisy) outputs for training
+    data.validation                  pairs for model selection, None if there are none
     data.test.a, data.test.u         inputs and clean outputs
-    data.test.u_eta                  outputs with noise of their own, None if the data have none
+    data.test.u_eta                  outputs with an independent draw of the noise, None if the data have none
 
-Arrays are (sample, channel, *grid), in memory or mapped from files; beside a and u there may be `scalars` (sample,
-parameter), a `mask` of the outputs that are known, and a `group` that no split divides.
+Arrays are (sample, channel, *grid), in memory or mapped from files. Beside a and u there may be `scalars` (sample, parameter),
+a `mask` of the observed outputs, and a `group` label of each pair: splits keep pairs of a group together.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -19,24 +20,28 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from .._typing import Array, Ints, Mask
 from ..draw import generator
 from ..equation import EQUATIONS, Equation
 from ..errors import UserError
 from ..grid import Axis, Grid
 from . import store
 from .selection import CHANNEL, SAMPLE, arrange
+from .split import divide
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store", "to_numpy"]
 
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs (a, u) of one split, as an xarray Dataset; those of an opened store are read on first use."""
+    """Pairs (a, u) of one split.
+
+    Args:
+        xarray: the arrays a and u, and optionally u_eta, mask, scalars and group; those of a store are read on first use.
+    """
 
     xarray: xr.Dataset
 
@@ -53,15 +58,25 @@ class Pairs:
         scalars: Any = None,
         group: Any = None,
     ) -> "Pairs":
-        """Pairs from NumPy arrays, torch tensors or xarray DataArrays.
+        """Make pairs from NumPy arrays, torch tensors or xarray DataArrays.
 
-        `dims` names the dimensions of a and of u (``("sample", "x", "y")``) where their shapes leave a choice; DataArrays
-        bring their own names and coordinates. ``mask="nan"`` takes NaN in u as missing.
+        Args:
+            a, u: inputs and outputs.
+            dims: names of the dimensions of a and of u, such as ``("sample", "x", "y")``, where their shapes are ambiguous;
+                DataArrays have their own names and coordinates.
+            coordinates: nodes by name of the axis.
+            u_eta: outputs with an independent draw of the noise, in the shape of u.
+            mask: True where u is observed, in the shape of u; "nan" marks NaN in u as missing.
+            scalars: further parameters, (sample, parameter).
+            group: labels, (sample,); pairs with equal labels stay together in splits.
+
+        Raises:
+            UserError: if shapes are ambiguous or numbers of samples differ.
         """
-        known = dict(coordinates or {})
+        nodes = dict(coordinates or {})
         for array in (a, u):
             if isinstance(array, xr.DataArray):
-                known |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
+                nodes |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
         outputs, axes_u = _field(u, dims[1], "u")
         fields, axes_a = aligned(_field(a, dims[0], "a"), axes_u)
         points_u = dict(zip(axes_u, outputs.shape[2:], strict=True))
@@ -71,44 +86,74 @@ class Pairs:
         if u_eta is not None:
             variables["u_eta"] = (u_dims, _field(u_eta, dims[1], "u_eta")[0])
         if mask is not None:
-            known_u = np.isfinite(outputs) if isinstance(mask, str) else aligned(_field(mask, dims[1], "mask"), axes_u)[0] > 0
-            variables["mask"] = (u_dims, known_u)
+            observed = np.isfinite(outputs) if isinstance(mask, str) else aligned(_field(mask, dims[1], "mask"), axes_u)[0] > 0
+            variables["mask"] = (u_dims, observed)
         if scalars is not None:
             variables["scalars"] = ((SAMPLE, "parameter"), (p := to_numpy(scalars)).reshape(len(p), -1))
         if group is not None:
             variables["group"] = ((SAMPLE,), np.unique(to_numpy(group), return_inverse=True)[1].reshape(-1))
         _check_counts({name: len(values) for name, (_, values) in variables.items()})
         sizes = {x: n for dim, v in variables.values() for x, n in zip(dim, v.shape, strict=True)}
-        fitting = {x: v for x, v in known.items() if sizes.get(x) == len(v) and x != SAMPLE}
+        fitting = {x: v for x, v in nodes.items() if sizes.get(x) == len(v) and x != SAMPLE}
         return cls(xr.Dataset(variables, coords=fitting))
 
     @property
     def a(self) -> Array:
+        """Inputs, (sample, channel, *grid)."""
         return self._values("a")
 
     @property
     def u(self) -> Array:
+        """Outputs, (sample, channel, *grid)."""
         return self._values("u")
 
     @property
     def u_eta(self) -> Array | None:
+        """Outputs with an independent draw of the noise, in the shape of u; None if there are none."""
         return self._optional("u_eta")
 
     @property
-    def mask(self) -> Array | None:
-        """True where u is known, None if it is everywhere."""
+    def mask(self) -> Mask | None:
+        """True where u is observed, in the shape of u; None if all of u is observed."""
         return self._optional("mask")
 
     @property
     def scalars(self) -> Array | None:
+        """Further parameters, (sample, parameter); None if there are none."""
         return self._optional("scalars")
 
     @property
-    def group(self) -> Array | None:
+    def group(self) -> Ints | None:
+        """Labels of the user's groups, (sample,); None if there are none."""
         return self._optional("group")
 
+    @property
+    def filled(self) -> Array:
+        """Outputs u with zeros where they are missing."""
+        mask = self.mask
+        return self.u if mask is None else np.where(mask, self.u, 0.0)
+
+    def with_outputs(self, values: Array) -> "Pairs":
+        """Return the same pairs with other outputs, in the shape of u; u_eta is dropped."""
+        data = self.xarray.drop_vars("u_eta", errors="ignore")
+        return Pairs(data.assign(u=xr.Variable(data["u"].dims, values)))
+
+    def labels(self) -> Ints:
+        """Return a label for each pair, equal for pairs that must be held out together: those of a group, else of equal inputs.
+
+        Returns:
+            Numbers from 0 to (number of independent pairs) − 1, (sample,).
+        """
+        labels = self.fingerprints() if self.group is None else self.group
+        return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+    def shared_labels(self) -> Ints | None:
+        """Return `labels`, None if all pairs are independent."""
+        labels = self.labels()
+        return None if labels.max(initial=0) + 1 == len(self) else labels
+
     def fingerprints(self) -> NDArray[np.int64]:
-        """A number for each input, of a and scalars in single precision: equal for equal inputs."""
+        """Return a hash of each input, equal for inputs whose a and scalars are equal in single precision: (sample,)."""
         parts = [self.a] if self.scalars is None else [self.a, self.scalars]
         rows = zip(*(np.asarray(part, dtype=np.float32) for part in parts), strict=True)
         digests = [blake2b(b"".join(part.tobytes() for part in row), digest_size=8).digest() for row in rows]
@@ -122,17 +167,25 @@ class Pairs:
         return f"Pairs({len(self)} samples: {shapes})"
 
     def __getitem__(self, index: Any) -> "Pairs":
-        """Some of the pairs, by slice or by an array of numbers."""
+        """Return some of the pairs, by a slice or an array of row numbers."""
         return Pairs(self.xarray.isel({SAMPLE: index}))
 
     def torch(self) -> "tuple[torch.Tensor, torch.Tensor]":
-        """a and u as torch tensors that share memory with the arrays where they can."""
+        """Return a and u as torch tensors, which share memory with the arrays where possible."""
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(self.a)), torch.from_numpy(np.ascontiguousarray(self.u))
 
     def batches(self, size: int, seed: int = 0, epoch: int = 0) -> Iterator[tuple[Array, Array]]:
-        """Batches (a, u) of all pairs in a random order that is a function of (seed, epoch)."""
+        """Yield batches of all pairs in a random order, which is a function of (seed, epoch).
+
+        Args:
+            size: number of pairs of a batch; the last one may be smaller.
+            seed, epoch: identify the order.
+
+        Yields:
+            (a, u), both (size, channel, *grid).
+        """
         a, u = self.a, self.u
         order = generator(seed, "batches", epoch).permutation(len(self))
         for first in range(0, len(order), size):
@@ -146,15 +199,22 @@ class Pairs:
         try:
             return np.asarray(self.xarray[name].values)
         except MemoryError:
-            raise UserError(f"array {name!r} does not fit into memory; take fewer samples, or more memory") from None
-        except Exception as error:  # zarr raises whatever its codecs raise for a damaged chunk
-            where = self.xarray.encoding.get("source", "the store")
-            raise UserError(f"array {name!r} of {where} is damaged; generate it again ({error})") from error
+            raise UserError(f"array {name!r} does not fit into memory; use fewer samples, or a machine with more") from None
+        except Exception as error:  # for a damaged chunk zarr raises any exception of its codecs
+            source = self.xarray.encoding.get("source", "the store")
+            raise UserError(f"array {name!r} of {source} is damaged; generate it again ({error})") from error
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Train, validation and test pairs with their provenance.
+    """Training, validation and test pairs with their provenance.
+
+    Args:
+        train: training pairs.
+        test: test pairs, possibly none.
+        provenance: where the data came from, as plain JSON types.
+        grid: of u, None if unknown.
+        validation: validation pairs, None if there are none.
 
     >>> import pdno
     >>> pdno.generate(pdno.equation.Advection(points=32), train=4, test=2)
@@ -169,26 +229,41 @@ class Dataset:
 
     @property
     def equation(self) -> Equation | None:
-        """The equation that the pairs were generated from, None if it is not one of pdno's."""
-        made = self.provenance.get("equation", {})
-        known = EQUATIONS.get(made.get("name", ""))
-        return known(**made["settings"]) if known and self.provenance.get("command") else None
+        """The equation that the pairs were generated with, None if it is not one of pdno's."""
+        recorded = self.provenance.get("equation", {})
+        equation = EQUATIONS.get(recorded.get("name", ""))
+        return equation(**recorded["settings"]) if equation and self.provenance.get("command") else None
 
     def splits(self) -> dict[str, Pairs]:
-        """Name → pairs of the splits that there are."""
-        every = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: pairs for name, pairs in every.items() if pairs is not None}
+        """Return the pairs of each split that exists, by its name."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: pairs for name, pairs in splits.items() if pairs is not None}
 
     def split(self, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> "Dataset":
-        """Hold out these fractions of the training pairs for the splits that are missing or empty; groups stay whole."""
+        """Hold out training pairs for the splits that are missing or empty; groups and equal inputs are not divided.
+
+        Args:
+            validation, test: fractions of the training pairs.
+            seed: of the random choice.
+
+        Raises:
+            UserError: if fractions are out of range, or there are too few independent pairs.
+        """
         wanted = {"validation": 0.0 if self.validation else validation, "test": 0.0 if len(self.test) else test}
-        rows = _divide(self.train, wanted, seed)
+        rows = divide(self.train, wanted, seed)
         parts: dict[str, Any] = {name: self.train[rows[name]] for name, fraction in wanted.items() if fraction}
         provenance = {**self.provenance, "split": {"validation": validation, "test": test, "seed": seed}}
         return replace(self, train=self.train[rows["train"]], provenance=provenance, **parts)
 
     def save(self, path: str | Path) -> None:
-        """Write the store; an existing path is refused."""
+        """Write the data set as a store, see `pdno.data.store`.
+
+        Args:
+            path: of the new store, NAME.zarr.
+
+        Raises:
+            UserError: if the path exists or cannot be written.
+        """
         arrays = {
             split: {str(k): v.values for k, v in pairs.xarray.data_vars.items()} for split, pairs in self.splits().items()
         }
@@ -207,7 +282,14 @@ class Dataset:
 def layout(
     templates: Mapping[str, Pairs], samples: Mapping[str, int], grid: Grid | None, provenance: Mapping[str, Any]
 ) -> store.Layout:
-    """What a store holds, from some pairs of each split and the number there will be."""
+    """Describe the store of a data set.
+
+    Args:
+        templates: some pairs of each split, which have the arrays that the store will have.
+        samples: number of pairs of each split.
+        grid: of u.
+        provenance: as plain JSON types.
+    """
     specs, coordinates = {}, {}
     for split, pairs in templates.items():
         arrays = pairs.xarray.data_vars.items()
@@ -220,7 +302,11 @@ def layout(
 
 
 def open_store(path: Path) -> Dataset:
-    """Open a store that `pdno generate` or `Dataset.save` wrote; values are read when they are used."""
+    """Open a store that `pdno generate` or `Dataset.save` wrote; values are read on first use.
+
+    Raises:
+        UserError: if it does not exist, is not such a store, or is incomplete.
+    """
     provenance = dict(store.check(path)["pdno"])
     axes = provenance.pop("grid")
     grid = None if axes is None else Grid(tuple(Axis(**axis) for axis in axes))
@@ -231,58 +317,31 @@ def open_store(path: Path) -> Dataset:
 
 
 def to_numpy(values: Any) -> Array:
-    """NumPy, torch or xarray as NumPy."""
-    if hasattr(values, "detach"):
+    """Return a NumPy array, torch tensor, xarray DataArray or list as a NumPy array."""
+    torch = sys.modules.get("torch")  # there is no tensor unless torch was imported
+    if torch is not None and isinstance(values, torch.Tensor):
         values = values.detach().cpu()
     return np.asarray(values)
 
 
-def _field(values: Any, dims: tuple[str, ...] | None, what: str) -> tuple[Array, tuple[str, ...]]:
+def _field(values: Any, dims: tuple[str, ...] | None, role: str) -> tuple[Array, tuple[str, ...]]:
+    """Return values as (sample, channel, *grid), and the names of the grid's axes."""
     if isinstance(values, xr.DataArray) and dims is None:
         dims = tuple(CHANNEL if str(name) in ("a_channel", "u_channel") else str(name) for name in values.dims)
-    return arrange(to_numpy(values), dims, what)
+    return arrange(to_numpy(values), dims, role)
 
 
 def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
-    """A field with the axes of another in the other's order, where they have the same names."""
-    values, mine = field
-    if mine == axes or set(mine) != set(axes):
+    """Return a field (values and names of its axes) with its axes in this order, if they have the same names."""
+    values, names = field
+    if names == axes or set(names) != set(axes):
         return field
-    return np.transpose(values, (0, 1, *(2 + mine.index(axis) for axis in axes))), axes
+    return np.transpose(values, (0, 1, *(2 + names.index(axis) for axis in axes))), axes
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{n} of {name}" for name, n in counts.items())
+        numbers = ", ".join(f"{n} of {name}" for name, n in counts.items())
         raise UserError(
-            f"numbers of samples differ: {told}; choose arrays that belong together, or name their axes with --dims"
+            f"numbers of samples differ: {numbers}; choose arrays that belong together, or name their axes with --dims"
         )
-
-
-def _divide(pairs: Pairs, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.intp]]:
-    """Rows of each held-out part and of train, drawn by group; without groups, pairs of equal inputs stay together."""
-    if not (all(f >= 0 for f in fractions.values()) and sum(fractions.values()) < 1):
-        raise UserError(f"fractions {dict(fractions)} were asked for; expected none negative, and something left to learn from")
-    group = _apart(pairs, min((f for f in fractions.values() if f), default=1.0))
-    names = np.unique(group)
-    shuffled = generator(seed, "split", 0).permutation(names)
-    rows, begin = {}, 0
-    for part, fraction in fractions.items():
-        end = begin + (max(1, round(fraction * len(names))) if fraction else 0)
-        if fraction and end >= len(names):
-            raise UserError(
-                f"{len(names)} independent pairs are too few to hold out {fraction:g} of them for {part}; bring more"
-            )
-        rows[part] = np.flatnonzero(np.isin(group, shuffled[begin:end]))
-        begin = end
-    rows["train"] = np.flatnonzero(np.isin(group, shuffled[begin:]))
-    return rows
-
-
-def _apart(pairs: Pairs, least: float) -> NDArray[np.intp]:
-    """A label for each pair, the same for those that must stay together: groups, or equal inputs unless these are too few."""
-    if pairs.group is not None:
-        return np.asarray(pairs.group)
-    rows = np.arange(len(pairs))
-    _, first, inverse = np.unique(pairs.fingerprints(), return_index=True, return_inverse=True)
-    return rows if least * len(first) < 1 else first[inverse.reshape(-1)]

@@ -1,13 +1,13 @@
-"""Which array of a file is which: a, u, their dimensions, and the parts of the data that are already held out.
+"""Which arrays of a file are a and u, what their dimensions are, and which are held out.
 
-A selection can be written on the command line and read back:
+A selection is the same on the command line:
 
-    --a NAME --u NAME                        arrays to learn from; NAME[:,0] takes a part, with NumPy's indices
+    --a NAME --u NAME                        arrays of training pairs; NAME[:,0] selects a part, with indices as in NumPy
     --dims sample,x,y                        dimensions of both, in the order of the file
-    --dims sample,x:sample,channel,x         of a, then of u
-    --test-a NAME --test-u NAME              arrays that are held out (also --validation-a, --validation-u)
-    --u-eta NAME                             noisy outputs to judge with; u is then taken as clean
-    --group NAME                             pairs with the same value never straddle a split
+    --dims sample,x:sample,channel,x         dimensions of a, then of u
+    --test-a NAME --test-u NAME              arrays of test pairs (also --validation-a, --validation-u)
+    --u-eta NAME                             noisy outputs for evaluation; u is then taken as clean
+    --group NAME                             labels; pairs with equal labels stay together in splits
     --scalars NAME                           further parameters of a pair, (sample, parameter)
 
 `sample` numbers the pairs and `channel` the components; every other name is an axis of the grid.
@@ -19,19 +19,20 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Array
 from ..errors import UserError, nearest
 from .formats import Contents
 
 __all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "pick", "without_index"]
 
-SAMPLE, CHANNEL = "sample", "channel"
+SAMPLE = "sample"  # name of the dimension that numbers the pairs
+CHANNEL = "channel"  # name of the dimension that numbers the components of a field
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the options above say; the field names are those of `pdno.open`.
+    """The options above, as attributes with the names of the arguments of `pdno.open`.
 
     >>> Selection(a="coeff", u="sol", dims="sample,x,y").options()
     '--a coeff --u sol --dims sample,x,y'
@@ -54,12 +55,12 @@ class Selection:
                 raise UserError(f"only one of {split}_a and {split}_u was given; give both or none")
 
     def options(self) -> str:
-        """The selection as options of the command line."""
-        chosen = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in chosen if value is not None)
+        """Return the selection as options of the command line."""
+        values = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in values if value is not None)
 
     def arrays(self, split: str) -> dict[str, str]:
-        """Role → name of the arrays of a split; nothing if the file does not hold that split."""
+        """Return the names of the arrays of a split by role ("a", "u", …); an empty dict if the file has no such split."""
         if split == "train":
             roles = {"a": self.a, "u": self.u, "u_eta": self.u_eta, "group": self.group, "scalars": self.scalars}
         else:
@@ -67,12 +68,12 @@ class Selection:
         return {role: name for role, name in roles.items() if name is not None}
 
     def dims_of(self, role: str) -> tuple[str, ...] | None:
-        """Dimensions of a or of an output, as the selection names them."""
+        """Return the dimensions of a or of an output that the selection names, None if it names none."""
         if self.dims is None:
             return None
         parts = self.dims.split(":")
         if len(parts) > 2:
-            raise UserError(f"--dims {self.dims} has {len(parts)} parts; write the dimensions of a, a colon, those of u")
+            raise UserError(f"--dims {self.dims} has {len(parts)} parts; write the dimensions of a, a colon, and those of u")
         names = tuple(name.strip() for name in parts[0 if role == "a" else -1].split(","))
         if len(set(names)) != len(names) or SAMPLE not in names or not all(names):
             raise UserError(f"--dims {self.dims}: each array needs different names, one of them {SAMPLE!r}")
@@ -80,20 +81,22 @@ class Selection:
 
 
 def without_index(expression: str) -> tuple[str, tuple[int | slice, ...]]:
-    """Name and index of an expression NAME or NAME[:,0].
+    """Return name and index of an expression NAME or NAME[:,0].
 
     >>> without_index("tensor[:,-1]")
     ('tensor', (slice(None, None, None), -1))
     """
     match = re.fullmatch(r"(.+?)(?:\[([-\d:,\s]*)\])?", expression)
     if match is None or match[1].endswith("]"):
-        raise UserError(f"{expression!r} is not an array; write NAME or NAME[:,0], with whole numbers and colons only")
+        raise UserError(
+            f"{expression!r} is not the name of an array; write NAME or NAME[:,0], with whole numbers and colons only"
+        )
     if match[2] is None:
         return match[1], ()
     try:
         return match[1], tuple(_one_index(part.strip()) for part in match[2].split(","))
     except (ValueError, TypeError):
-        raise UserError(f"the index of {expression!r} is not understood; write for instance NAME[:,0]") from None
+        raise UserError(f"the index of {expression!r} is invalid; write for instance NAME[:,0]") from None
 
 
 def _one_index(text: str) -> int | slice:
@@ -102,8 +105,8 @@ def _one_index(text: str) -> int | slice:
     return int(text)
 
 
-def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> NDArray[Any]:
-    """The values that an expression names; `rows` of the first axis only."""
+def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> Array:
+    """Read the values of an expression NAME or NAME[:,0]; of the first axis, `rows` only."""
     name, index = without_index(expression)
     if name not in contents.entries:
         raise UserError(f"{contents.path.name} has no array {name!r}; {nearest(name, contents.entries)}")
@@ -114,17 +117,27 @@ def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> NDAr
         raise UserError(f"{expression!r} does not fit the shape {contents.entries[name].shape} of {name!r}") from None
 
 
-def arrange(values: NDArray[Any], dims: tuple[str, ...] | None, what: str) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Values as floats (sample, channel, *grid), and the names of the grid's axes.
+def arrange(values: Array, dims: tuple[str, ...] | None, role: str) -> tuple[Array, tuple[str, ...]]:
+    """Arrange a field as (sample, channel, *grid).
 
-    Without names, two axes are (sample, x) and a second axis of length one is the channel; the rest is ambiguous.
+    Args:
+        values: of the field.
+        dims: names of its dimensions. None: two axes are (sample, x), a second axis of length one is the channel, and all other
+            shapes are ambiguous.
+        role: name of the field in error messages.
+
+    Returns:
+        The values as floats, and the names of the grid's axes.
+
+    Raises:
+        UserError: if dimensions are ambiguous or do not fit the shape.
     """
     if dims is None:
-        dims = _plain_dims(values.shape, what)
+        dims = _default_dims(values.shape, role)
     if len(dims) != values.ndim:
-        raise UserError(f"{what} has shape {values.shape}, but {len(dims)} dimensions were named: {', '.join(dims)}")
+        raise UserError(f"{role} has shape {values.shape}, but {len(dims)} dimensions were named: {', '.join(dims)}")
     if SAMPLE not in dims:
-        raise UserError(f"{what} has the dimensions {', '.join(dims)}; one of them must be {SAMPLE!r}: name them with --dims")
+        raise UserError(f"{role} has the dimensions {', '.join(dims)}; one of them must be {SAMPLE!r}: name them with --dims")
     axes = tuple(name for name in dims if name not in (SAMPLE, CHANNEL))
     order = [dims.index(name) for name in (SAMPLE, CHANNEL, *axes) if name in dims]
     values = np.transpose(values, order)
@@ -134,15 +147,16 @@ def arrange(values: NDArray[Any], dims: tuple[str, ...] | None, what: str) -> tu
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The float type that holds all values of a type: 32 bits where they suffice."""
+    """Return the float type that represents all values of a type: 32 bits where they suffice."""
     return np.result_type(dtype, np.float32) if dtype.kind in "biuf" else np.dtype(np.float64)
 
 
-def _plain_dims(shape: tuple[int, ...], what: str) -> tuple[str, ...]:
+def _default_dims(shape: tuple[int, ...], role: str) -> tuple[str, ...]:
+    """Return the dimensions of a field without names, if its shape is unambiguous."""
     if len(shape) == 2:
         return (SAMPLE, "x")
     if len(shape) in (3, 4, 5) and shape[1] == 1:
         return (SAMPLE, CHANNEL, *"xyz"[: len(shape) - 2])
     names = {3: "sample,x,y or sample,channel,x", 4: "sample,channel,x,y or sample,x,y,z"}
     hint = names.get(len(shape), "sample and the axes of the grid")
-    raise UserError(f"{what} has shape {shape}, which can be read in more than one way; say --dims {hint}")
+    raise UserError(f"{role} has shape {shape}, which is ambiguous; give --dims {hint}")

@@ -1,72 +1,106 @@
-"""What the a and u of a model look like: their shapes, axes and types, and the way in and out for the arrays of a user.
+"""The spaces of a and u: shapes, channels, axes and grids, and the conversion of the user's arrays to them and back.
 
-Networks see a and u on one grid: an a on another grid is carried over to that of u by hat functions (interpolation where u
-is finer, averaging where it is coarser), and scalar parameters become constant channels.
+Networks take a and u on one grid. An a on another grid is transferred to that of u by hat functions (interpolation where u is
+finer, averaging where it is coarser), and scalar parameters become constant channels.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from .._typing import Array
 from ..basis import Kind
-from ..errors import UserError
+from ..errors import UserError, nearest
 from ..grid import Axis, Grid
+from ..work.state import State
+from .arrays import check_real
 from .pairs import Pairs, aligned, to_numpy
-from .selection import CHANNEL, SAMPLE, Selection, arrange
+from .selection import CHANNEL, SAMPLE, arrange
 
-__all__ = ["Frame", "arranged", "check_finite", "check_real"]
-
-Array = NDArray[Any]
+__all__ = ["Spaces", "axis_kinds", "unit_grid"]
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """Shapes are (channel, *grid)."""
+class Spaces:
+    """The spaces of a and u.
+
+    Args:
+        a_shape, u_shape: (channel, *grid).
+        scalars: number of scalar parameters.
+        axes, a_axes: names of the axes of u and of a.
+        channel: whether the user's u has a channel axis.
+        dtype: of the user's u.
+        coordinates: nodes of u by name of the axis.
+        kind: of each axis, see `pdno.grid`; () for "cell" along all.
+    """
 
     a_shape: tuple[int, ...]
     u_shape: tuple[int, ...]
     scalars: int = 0
-    axes: tuple[str, ...] = ()  # of u
+    axes: tuple[str, ...] = ()
     a_axes: tuple[str, ...] = ()
-    channel: bool = True  # whether the user's u has an axis of channels
+    channel: bool = True
     dtype: str = "float64"
-    coordinates: dict[str, Array] = field(default_factory=dict)  # of u
+    coordinates: dict[str, Array] = field(default_factory=dict)
+    kind: tuple[Kind, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", axis_kinds(self.kind or "cell", len(self.u_shape) - 1))
 
     @classmethod
-    def of(cls, pairs: Pairs, channel: bool = True) -> "Frame":
-        """The frame of the pairs that a model learns from."""
+    def of(cls, pairs: Pairs, channel: bool = True, kind: Kind | Sequence[Kind] = "cell") -> "Spaces":
+        """Return the spaces of some pairs.
+
+        Args:
+            pairs: that a model is trained on.
+            channel: whether the user's u has a channel axis.
+            kind: of the axes: one for all, or one for each.
+
+        Raises:
+            UserError: if a and u differ in dimension, or kinds are unknown or of another number than axes.
+        """
         a, u = pairs.xarray["a"], pairs.xarray["u"]
         a_shape, u_shape = tuple(a.shape[1:]), tuple(u.shape[1:])
         if len(a_shape) != len(u_shape):
             raise UserError(
-                f"inputs have {len(a_shape) - 1} dimensions and outputs {len(u_shape) - 1}; both must live on grids of one "
-                "dimension (parameters that are no fields go into scalars)"
+                f"inputs have {len(a_shape) - 1} dimensions and outputs {len(u_shape) - 1}; both need grids of the same "
+                "dimension (parameters that are not fields are given as scalars)"
             )
         axes, a_axes = tuple(map(str, u.dims[2:])), tuple(str(d).removeprefix("a_") for d in a.dims[2:])
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
-        p = 0 if pairs.scalars is None else pairs.scalars.shape[1]
-        return cls(a_shape, u_shape, p, axes, a_axes, channel, str(u.dtype), coordinates)
+        scalars = 0 if pairs.scalars is None else pairs.scalars.shape[1]
+        kinds = axis_kinds(kind, len(axes))
+        return cls(a_shape, u_shape, scalars, axes, a_axes, channel, str(u.dtype), coordinates, kinds)
 
     @property
     def channels(self) -> int:
-        """Channels of the condition that a network gets."""
+        """Number of channels of the condition: those of a, and one for each scalar."""
         return self.a_shape[0] + self.scalars
 
-    def grid(self, kind: Kind | Sequence[Kind]) -> Grid:
-        """The grid of u, given the kind of its axes: one for all, or one each."""
-        points = self.u_shape[1:]
-        kinds = (kind,) * len(points) if isinstance(kind, str) else tuple(kind)
-        if len(kinds) != len(points):
-            raise UserError(f"got {len(kinds)} kinds of axes, {', '.join(kinds)}, for a grid of {len(points)}; give one each")
-        return Grid(tuple(Axis(n, k, name=x) for n, k, x in zip(points, kinds, self.axes or "xyz", strict=False)))
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid of u on the unit cube."""
+        return unit_grid(self.u_shape[1:], self.kind, self.axes)
+
+    @cached_property
+    def a_grid(self) -> Grid:
+        """The grid of a on the unit cube."""
+        return unit_grid(self.a_shape[1:], self.kind, self.a_axes)
 
     def condition(self, a: Array, scalars: Array | None) -> Array:
-        """(sample, channel, *grid of u) from a on its own grid and scalars, both normalised."""
+        """Return what a network is conditioned on.
+
+        Args:
+            a: normalised inputs on their own grid, (sample, channel, *grid of a).
+            scalars: normalised parameters, (sample, parameter).
+
+        Returns:
+            a on the grid of u, then the scalars as constant channels: (sample, channel, *grid of u).
+        """
         for axis, (source, target) in enumerate(zip(self.a_shape[1:], self.u_shape[1:], strict=True), start=2):
             if source != target:
                 a = np.moveaxis(np.moveaxis(a, axis, -1) @ _hats(source, target).T, -1, axis)
@@ -76,7 +110,18 @@ class Frame:
         return np.concatenate([a, constant], axis=1)
 
     def inputs(self, a: Any, scalars: Any = None) -> tuple[Array, Array | None]:
-        """The user's inputs as (sample, channel, *grid) and (sample, parameter), checked against what was learned."""
+        """Check the user's inputs against those of training.
+
+        Args:
+            a: fields; None for a model of scalars alone, whose scalars may also be given here.
+            scalars: parameters.
+
+        Returns:
+            Inputs as (sample, channel, *grid) and (sample, parameter), None for no scalars.
+
+        Raises:
+            UserError: if shapes do not fit, values are not finite, or there are no inputs.
+        """
         if a is None and scalars is None:
             raise UserError("there are no inputs to predict for; give at least one")
         check_real("scalars", scalars)
@@ -87,33 +132,45 @@ class Frame:
         if (0 if s is None else s.shape[-1]) != self.scalars or (s is not None and s.ndim != 2):
             got = "none" if s is None else f"an array of shape {s.shape}"
             raise UserError(f"scalars: got {got}; this model needs {f'(sample, {self.scalars})' if self.scalars else 'none'}")
-        field_ = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self.field("a", a)
-        if s is not None and len(s) != len(field_):
-            raise UserError(f"numbers of samples differ: {len(field_)} of a, {len(s)} of scalars")
-        if not len(field_):
+        fields = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self.check_field("a", a)
+        if s is not None and len(s) != len(fields):
+            raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(s)} of scalars")
+        if not len(fields):
             raise UserError("there are no inputs to predict for; give at least one")
-        if not np.isfinite(field_).all() or (s is not None and not np.isfinite(s).all()):
+        if not np.isfinite(fields).all() or (s is not None and not np.isfinite(s).all()):
             raise UserError("inputs have NaN or infinite values; a prediction needs every value")
-        return field_, s
+        return fields, s
 
-    def field(self, name: str, given: Any) -> Array:
-        """The user's "a" or "u" as (sample, channel, *grid), checked against what was learned."""
-        shape, what = (self.a_shape, "inputs") if name == "a" else (self.u_shape, "outputs")
-        check_real(name, given)
-        if isinstance(given, xr.DataArray):
-            dims = tuple(CHANNEL if d == f"{name}_channel" else str(d) for d in given.dims)
-            values, _ = aligned(arrange(given.values, dims, name), self.a_axes if name == "a" else self.axes)
+    def check_field(self, name: str, values: Any) -> Array:
+        """Check the user's "a" or "u" against that of training and return it as (sample, channel, *grid).
+
+        Raises:
+            UserError: if its shape does not fit.
+        """
+        shape, role = (self.a_shape, "inputs") if name == "a" else (self.u_shape, "outputs")
+        check_real(name, values)
+        if isinstance(values, xr.DataArray):
+            dims = tuple(CHANNEL if d == f"{name}_channel" else str(d) for d in values.dims)
+            plain, _ = aligned(arrange(values.values, dims, name), self.a_axes if name == "a" else self.axes)
         else:
-            values = to_numpy(given)
-        if values.shape[1:] == shape[1:] and shape[0] == 1:
-            values = values[:, None]
-        if values.shape[1:] != shape:
+            plain = to_numpy(values)
+        if plain.shape[1:] == shape[1:] and shape[0] == 1:
+            plain = plain[:, None]
+        if plain.shape[1:] != shape:
             expected = ", ".join(["sample", *map(str, shape)])
-            raise UserError(f"{name} has shape {values.shape}; this model was trained on {what} of shape ({expected})")
-        return values
+            raise UserError(f"{name} has shape {plain.shape}; this model was trained on {role} of shape ({expected})")
+        return plain
 
     def outputs(self, values: Array, like: Any) -> Any:
-        """Values (…, sample, channel, *grid) as the user's u: without channels if it had none, xarray if `like` is."""
+        """Return values in the layout and type of the user's u.
+
+        Args:
+            values: (sample, channel, *grid), or (member, sample, channel, *grid).
+            like: the user's inputs; if they are a DataArray, the result is one with their sample coordinates.
+
+        Returns:
+            Values without the channel axis if the user's u has none.
+        """
         lead = values.ndim - len(self.u_shape) - 1
         if not self.channel:
             values = values.take(0, axis=lead + 1)
@@ -121,91 +178,59 @@ class Frame:
         if not isinstance(like, xr.DataArray):
             return values
         dims = (*["member"][:lead], SAMPLE, *([CHANNEL] if self.channel else []), *self.axes)
-        known = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
-        known |= self.coordinates
+        nodes = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
+        nodes |= self.coordinates
         sizes = dict(zip(dims, values.shape, strict=True))
-        return xr.DataArray(values, dims=dims, coords={k: (k, c) for k, c in known.items() if sizes.get(k) == len(c)})
+        return xr.DataArray(values, dims=dims, coords={k: (k, c) for k, c in nodes.items() if sizes.get(k) == len(c)})
 
-    def to_json(self) -> dict[str, Any]:
-        """The frame as plain types, but for the coordinates."""
-        plain = asdict(self)
-        del plain["coordinates"]
-        return plain
+    def state(self) -> State:
+        """Return what `from_state` needs; of the coordinates, those that are numbers."""
+        settings = {
+            "a_shape": list(self.a_shape),
+            "u_shape": list(self.u_shape),
+            "scalars": self.scalars,
+            "axes": list(self.axes),
+            "a_axes": list(self.a_axes),
+            "channel": self.channel,
+            "dtype": self.dtype,
+            "kind": list(self.kind),
+        }
+        return State(settings, {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"})
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any], coordinates: dict[str, Array]) -> "Frame":
-        """What `to_json` wrote."""
-        plain = {"a_axes": (), **plain}  # which the first files do not have
-        tuples = {name: tuple(plain[name]) for name in ("a_shape", "u_shape", "axes", "a_axes")}
-        return cls(**{**plain, **tuples}, coordinates=coordinates)
+    def from_state(cls, state: State) -> "Spaces":
+        """Return the spaces that `state` was made of."""
+        tuples = {name: tuple(state.settings[name]) for name in ("a_shape", "u_shape", "axes", "a_axes", "kind")}
+        return cls(**{**state.settings, **tuples}, coordinates=dict(state.arrays))
 
 
-def check_real(name: str, values: Any) -> None:
-    """Refuse what is not numbers, before NumPy drops imaginary parts or tries to read texts."""
-    if values is not None and (plain := to_numpy(values)).dtype.kind not in "biuf":
-        raise UserError(f"{name} has type {plain.dtype}; expected real numbers")
+def axis_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:
+    """Return the kind of each axis, given one for all or one for each.
+
+    Raises:
+        UserError: if a kind is unknown, or their number is not that of the axes.
+    """
+    kinds: tuple[Kind, ...] = (kind,) * axes if isinstance(kind, str) else tuple(kind)
+    for each in kinds:
+        if each not in get_args(Kind):
+            raise UserError(f"grid kind {each!r} is unknown; {nearest(str(each), get_args(Kind))}")
+    if len(kinds) != axes:
+        raise UserError(
+            f"got {len(kinds)} kinds of axes ({', '.join(kinds)}) for a grid of {axes}; give one for all or one each"
+        )
+    return kinds
+
+
+def unit_grid(points: tuple[int, ...], kind: Kind | Sequence[Kind], names: Sequence[str] = ()) -> Grid:
+    """Return the grid with these points on the unit cube; axes without names are called x, y, z."""
+    kinds = axis_kinds(kind, len(points))
+    return Grid(tuple(Axis(n, k, name=x) for n, k, x in zip(points, kinds, names or "xyz", strict=False)))
 
 
 @lru_cache(maxsize=32)
 def _hats(source: int, target: int) -> Array:
-    """(target, source) weights of hat functions as wide as the coarser spacing; both grids span the same interval."""
+    """Return the weights of hat functions as wide as the coarser spacing: (target, source). Both grids span one interval."""
     place = np.linspace(0, source - 1, target)[:, None]
     width = max(1.0, (source - 1) / max(1, target - 1))
     weights = np.maximum(0, 1 - np.abs(place - np.arange(source)) / width)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | None) -> tuple[Pairs, bool]:
-    """The user's arrays as pairs, checked, and whether their u has an axis of channels; arguments as in `Surrogate.fit`."""
-    names = Selection("a", "u", dims) if dims else None
-    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3:
-        a, scalars = None, a  # cannot be a field on the grid of u
-    for name, values in (("a", a), ("u", u), ("scalars", scalars)):
-        check_real(name, values)
-    if isinstance(mask, str) and mask != "nan":
-        raise UserError(f"mask = {mask!r}: expected an array, or 'nan', which takes NaN in u as missing")
-    if (
-        names is None
-        and scalars is None
-        and np.ndim(a) == 2
-        and not isinstance(a, xr.DataArray)
-        and np.shape(a)[-1] != np.shape(u)[-1]
-    ):
-        raise UserError(
-            f'a has shape {np.shape(a)} and u {np.shape(u)}: a may be a field on another grid (say dims="sample,x:sample,x") '
-            "or a table of parameters (give it as scalars=)"
-        )
-    dims_of = (None, None) if names is None else (names.dims_of("a"), names.dims_of("u"))
-    if a is None:
-        a, dims_of = _nothing(u, dims_of[1]), (None, dims_of[1])
-    if scalars is not None and len(scalars) != (count := _samples(u, dims_of[1])):
-        raise UserError(f"numbers of samples differ: {count} of u, {len(scalars)} of scalars")
-    pairs = Pairs.of(a, u, dims=dims_of, mask=mask, scalars=scalars, group=group)
-    check_finite(pairs)
-    return pairs, np.ndim(u) == pairs.u.ndim
-
-
-def _samples(values: Any, dims: tuple[str, ...] | None) -> int:
-    names = tuple(values.dims) if dims is None and isinstance(values, xr.DataArray) else dims
-    return int(np.shape(values)[names.index(SAMPLE) if names and SAMPLE in names else 0])
-
-
-def _nothing(u: Any, dims: tuple[str, ...] | None) -> xr.DataArray:
-    """An input of zeros on the grid of u, for outputs that depend on scalars alone."""
-    pairs = Pairs.of(u, u, dims=(dims, dims))
-    shape = pairs.u.shape
-    return xr.DataArray(np.zeros((shape[0], 1, *shape[2:])), dims=(SAMPLE, CHANNEL, *pairs.xarray["u"].dims[2:]))
-
-
-def check_finite(pairs: Pairs) -> None:
-    """Refuse NaN and infinite values outside the mask."""
-    for name, values, mask in (("a", pairs.a, None), ("u", pairs.u, pairs.mask), ("scalars", pairs.scalars, None)):
-        if values is None:
-            continue
-        for first in range(0, len(values), 256):
-            bad = ~np.isfinite(values[first : first + 256])
-            bad = bad if mask is None else bad & mask[first : first + 256]
-            if bad.any():
-                row = first + int(np.argwhere(bad)[0][0])
-                hint = '; missing outputs can be masked with mask="nan"' if name == "u" else ""
-                raise UserError(f"{name} has NaN or infinite values, first in sample {row}; mend or remove them{hint}")

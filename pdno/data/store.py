@@ -1,12 +1,12 @@
-"""The native store: a Zarr v3 directory that xarray opens, written block by block by any number of processes.
+"""The store of pdno: a Zarr v3 folder that xarray opens, written in blocks by any number of processes.
 
-    darcy.zarr/            attributes: grid and full provenance, nothing that depends on time, machine or process count
+    darcy.zarr/            attributes: grid and full provenance, nothing that depends on time, machine or number of processes
       train/a, train/u     (sample, channel, *grid), named dimensions, coordinates x, y
       test/a, test/u, test/u_eta
 
-A block of samples is one chunk of each array, so writers never touch the same file. Chunks carry a checksum, the fill
-value is NaN. A store grows under the name ``darcy.zarr.partial`` and gets its own name when it is whole: a store that
-exists is complete, and the same command run again goes on with a partial one.
+A block of samples is one chunk of each array, so that no two writers write the same file. Chunks have a checksum, the fill
+value is NaN. A store is written under the name ``darcy.zarr.partial`` and renamed when it is complete: a store that exists is
+complete, and the same command run again resumes a partial one.
 """
 
 import json
@@ -20,24 +20,30 @@ from typing import Any
 
 import numpy as np
 import zarr
-from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
+from .._typing import Array
 from ..errors import UserError
-from ..work.lock import alone
+from ..work.files import locked
 
-__all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_store", "is_whole", "write"]
+__all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_complete", "is_store", "write"]
 
-CHUNK_BYTES = 2**21  # of the largest array; a power-of-two number of samples that fits
-BLOCK_SAMPLES = 128  # at most, so that small samples too make blocks enough for many workers and a steady bar
+CHUNK_BYTES = 2**21  # largest size of a chunk of the largest array, which has a power of two of samples
+BLOCK_SAMPLES = 128  # largest number of samples of a block, so that small samples also give blocks for many workers
 SPLITS = ("train", "validation", "test")
-NOT_STORES = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".nc", ".pt", ".pth")
-Array = NDArray[Any]
+NOT_STORES = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".nc", ".pt", ".pth")  # suffixes of other formats
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An array of a store: shape of a sample, type, names of all dimensions."""
+    """An array of a store.
+
+    Args:
+        shape: of a sample.
+        dtype: of the values.
+        dims: names of all dimensions, that of the samples first.
+        meaning: description for people, stored as its long_name.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -46,28 +52,37 @@ class Spec:
 
     @property
     def bytes(self) -> int:
+        """Size of a sample."""
         return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a store will hold: samples, arrays and coordinates of each split, and attributes."""
+    """The content of a store.
+
+    Args:
+        samples: number of samples of each split.
+        arrays: by name, of each split.
+        coordinates: nodes by name of the axis, of each split.
+        attributes: as plain JSON types.
+        most: largest number of samples of a block.
+    """
 
     samples: Mapping[str, int]
     arrays: Mapping[str, Mapping[str, Spec]]
     coordinates: Mapping[str, Mapping[str, Array]]
     attributes: Mapping[str, Any]
-    most: int = BLOCK_SAMPLES  # samples of a block
+    most: int = BLOCK_SAMPLES
 
     @property
     def block(self) -> int:
-        """Samples of a block."""
+        """Number of samples of a block."""
         largest = max(spec.bytes for arrays in self.arrays.values() for spec in arrays.values())
         return min(self.most, 1 << max(0, (CHUNK_BYTES // largest).bit_length() - 1))
 
 
 def blocks(layout: Layout) -> list[tuple[str, int, int]]:
-    """The blocks (split, first, end) that make up the store."""
+    """Return the blocks (split, first, end) of a store."""
     return [
         (split, first, min(first + layout.block, count))
         for split, count in layout.samples.items()
@@ -77,65 +92,79 @@ def blocks(layout: Layout) -> list[tuple[str, int, int]]:
 
 @contextmanager
 def building(path: Path, layout: Layout) -> Iterator[Path]:
-    """The folder in which the store at `path` grows, begun or gone on with; when the block ends it gets its name."""
+    """Create the store at `path`, or resume it; when the block ends without error, the store is complete.
+
+    Yields:
+        The folder to write the blocks into.
+
+    Raises:
+        UserError: if a store cannot be written there, or a partial one has another layout.
+    """
     check_free(path)
-    partial = path.with_name(path.name + ".partial")
+    partial = _partial(path)
     partial.mkdir(exist_ok=True)
-    with alone(partial):
-        begun = _attributes(partial)
-        if begun is None:
+    with locked(partial):
+        attributes = _attributes(partial)
+        if attributes is None:
             _clear(partial)
             _create(partial, layout)
-        elif begun != json.loads(json.dumps(layout.attributes)):
+        elif attributes != json.loads(json.dumps(layout.attributes)):
             raise UserError(f"{partial} was begun with other settings or software; delete it, or choose another name")
-        _sweep(partial)
+        _remove_leftovers(partial)
         try:
             yield partial
         except BaseException:
-            names = [partial / split / name / "c" for split, arrays in layout.arrays.items() for name in arrays]
-            if not any(folder.exists() for folder in names):  # nothing was made yet that is worth going on with
+            chunks = [partial / split / name / "c" for split, arrays in layout.arrays.items() for name in arrays]
+            if not any(folder.exists() for folder in chunks):  # there is nothing to resume
                 shutil.rmtree(partial)
             raise
-        _sweep(partial)
+        _remove_leftovers(partial)
         check_free(path)
         partial.rename(path)
 
 
-def _sweep(partial: Path) -> None:
-    """Remove what writers that were killed left behind."""
+def _partial(path: Path) -> Path:
+    """Return the name of a store that is not complete."""
+    return path.with_name(path.name + ".partial")
+
+
+def _remove_leftovers(partial: Path) -> None:
+    """Remove the temporary files of writers that were killed."""
     for leftover in partial.rglob("*.partial"):
         leftover.unlink()
 
 
 def write(root: Path, split: str, first: int, arrays: Mapping[str, Array]) -> None:
     """Write the block of `split` that starts at sample `first`."""
-    group = zarr.open_group(root, path=split, mode="r+")
     for name, values in arrays.items():
-        target = group[name]
-        assert isinstance(target, zarr.Array)
+        target = zarr.open_array(root, path=f"{split}/{name}" if split else name, mode="r+")
         target[first : first + len(values)] = values
 
 
-def is_whole(root: Path, split: str, first: int, end: int) -> bool:
-    """Whether the block is there, undamaged and full."""
+def is_complete(root: Path, split: str, first: int, end: int) -> bool:
+    """Return whether a block exists and is not damaged."""
     group = zarr.open_group(root, path=split, mode="r")
     try:
         return all(np.isfinite(np.asarray(array[first:end])).all() for name, array in group.arrays() if array.ndim > 1)
-    except Exception:  # zarr raises whatever its codecs raise for a damaged chunk
+    except Exception:  # for a damaged chunk zarr raises any exception of its codecs
         return False
 
 
 def is_store(path: Path) -> bool:
-    """Whether this is a store of ours, or was meant to be one (nothing is there, but an unfinished one is)."""
+    """Return whether this is a store of pdno, or the name of one that is not complete yet."""
     if path.exists():
         return (path / "zarr.json").exists() and _attributes(path) is not None
-    return path.with_name(path.name + ".partial").is_dir()
+    return _partial(path).is_dir()
 
 
 def check(path: Path) -> dict[str, Any]:
-    """The store's attributes, after a look that every chunk is there (Zarr would read a missing one as NaN without a word)."""
+    """Return the attributes of a store, if no chunk is missing: Zarr would silently read a missing one as NaN.
+
+    Raises:
+        UserError: if there is no store, or it is damaged or of another version.
+    """
     if not path.exists():
-        partial = path.with_name(path.name + ".partial")
+        partial = _partial(path)
         unfinished = (
             f"; {partial.name} is unfinished: run the same `pdno generate` again to finish it" if partial.exists() else ""
         )
@@ -162,28 +191,30 @@ def check(path: Path) -> dict[str, Any]:
 
 
 def _chunks(array: zarr.Array[Any]) -> list[str]:
-    """Names of the files that an array must have, below its folder."""
+    """Return the names of the files that an array must have, relative to its folder."""
     counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
     return ["/".join(("c", *map(str, index))) for index in np.ndindex(*counts)]
 
 
 def check_free(path: Path) -> None:
-    """Refuse a place where a store cannot be written."""
+    """Refuse a path at which a store cannot be written.
+
+    Raises:
+        UserError: with the reason.
+    """
     if path.exists():
         raise UserError(f"{path} exists already and is never overwritten; choose another name")
     if path.suffix in NOT_STORES:
-        raise UserError(
-            f"a store is a Zarr folder, and {path.name} would look like another kind of file; call it {path.stem}.zarr"
-        )
+        raise UserError(f"a store is a Zarr folder, and {path.name} has the suffix of another format; call it {path.stem}.zarr")
     if not path.parent.is_dir():
-        what = "is not a folder" if path.parent.exists() else "does not exist; create it first"
-        raise UserError(f"{path.parent}, where {path.name} is to be written, {what}")
+        problem = "is not a folder" if path.parent.exists() else "does not exist; create it first"
+        raise UserError(f"{path.parent}, where {path.name} is to be written, {problem}")
     if not os.access(path.parent, os.W_OK):
-        raise UserError(f"the folder {path.parent} is not writable; choose another place for {path.name}")
+        raise UserError(f"the folder {path.parent} is not writable; choose another folder for {path.name}")
 
 
 def _attributes(root: Path) -> dict[str, Any] | None:
-    """Attributes of a store of ours, None if it is none (or its beginning was cut short)."""
+    """Return the attributes of a store of pdno; None if it is not one, or its creation was interrupted."""
     try:
         attributes = dict(zarr.open_group(root, mode="r").attrs)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -192,16 +223,17 @@ def _attributes(root: Path) -> dict[str, Any] | None:
 
 
 def _clear(folder: Path) -> None:
-    """Empty a folder in which a store was begun but not more; anything that is not ours is left alone."""
+    """Empty a folder in which the creation of a store was interrupted; a folder with anything else is refused."""
     entries = list(folder.iterdir())
-    strange = [entry.name for entry in entries if entry.name not in ("zarr.json", *SPLITS) and entry.suffix != ".partial"]
-    if strange or any(folder.glob("*/*/c/*/*")):
-        raise UserError(f"{folder} is in the way and not a store that was just begun; move it, or choose another name")
+    foreign = [entry.name for entry in entries if entry.name not in ("zarr.json", *SPLITS) and entry.suffix != ".partial"]
+    if foreign or any(folder.glob("*/*/c/*/*")):
+        raise UserError(f"{folder} exists already and is not an unfinished store; move it, or choose another name")
     for entry in entries:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _create(root: Path, layout: Layout) -> None:
+    """Create a store without samples."""
     store = zarr.create_group(root, zarr_format=3)
     for split, arrays in layout.arrays.items():
         group = store.create_group(split) if split else store
@@ -216,7 +248,7 @@ def _create(root: Path, layout: Layout) -> None:
                 fill_value=np.nan if np.dtype(spec.dtype).kind == "f" else 0,
                 compressors=[ZstdCodec(level=3, checksum=True)],
                 dimension_names=spec.dims,
-                config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is noticed
+                config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is detected
                 attributes={"long_name": spec.meaning} if spec.meaning else None,
             )
-    store.attrs.put(dict(layout.attributes))  # last: a store with attributes was begun in full
+    store.attrs.put(dict(layout.attributes))  # last: a store with attributes was created completely

@@ -1,13 +1,15 @@
-"""A guess, with its reason, at which arrays of a file are a and u: offered to the user, and taken only where it is certain.
+"""Suggest which arrays of a file are a and u, with the reason; a suggestion is used without asking only if it is certain.
 
 Layouts of well-known collections are recognised by their structure:
 
 | collection     | structure                                                                     |
 |----------------|-------------------------------------------------------------------------------|
-| FNO            | `coeff` and `sol`; or `a` and `u`, perhaps with times `t` in the last axis     |
-| PDEBench       | `tensor` with `x-coordinate` …, perhaps with `nu`                             |
+| FNO            | `coeff` and `sol`; or `a` and `u`, optionally with times `t` in the last axis |
+| PDEBench       | `tensor` with `x-coordinate` …, optionally with `nu`                          |
 | The Well       | groups `t0_fields` … and `dimensions`; (trajectory, time, *grid)              |
 | neuraloperator | a torch file with `x` and `y`                                                 |
+
+In other files, the names of the arrays decide.
 """
 
 import re
@@ -18,8 +20,10 @@ from .selection import CHANNEL, SAMPLE, Selection
 
 __all__ = ["Suggestion", "suggest"]
 
+# Usual names of inputs and of outputs, the most usual first.
 INPUTS = ("a", "x", "u0", "v", "f", "coeff", "nu", "k", "input", "inputs", "in", "features", "params", "initial", "u_0", "q")
 OUTPUTS = ("u", "y", "sol", "output", "outputs", "out", "solution", "s", "target", "targets", "labels", "uT", "ut", "p")
+# Words in names of arrays that denote a split.
 SPLITS = {
     "train": "train",
     "training": "train",
@@ -27,15 +31,16 @@ SPLITS = {
     "val": "validation",
     "vali": "validation",
     "valid": "validation",
+    "validation": "validation",
 }
-SPLITS |= {"validation": "validation"}
+# Usual names of the dimension of samples and of that of channels.
 SAMPLES = ("sample", "samples", "batch", "n", "index", "realization", "trajectory", "member", "number")
 CHANNELS = ("channel", "channels", "a_channel", "u_channel", "variable", "component", "feature")
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A selection, why it was made, and whether nothing else came into question."""
+    """A selection, the reason for it, and whether it is the only possible one."""
 
     selection: Selection
     reason: str
@@ -43,11 +48,11 @@ class Suggestion:
 
 
 def suggest(contents: Contents) -> Suggestion | None:
-    """The best guess for a file, None if there is none."""
+    """Return the best suggestion for a file, None if there is none."""
     for recognise in (_pdebench, _the_well, _fno, _neuraloperator):
-        found = recognise(contents)
-        if found is not None:
-            return found
+        suggestion = recognise(contents)
+        if suggestion is not None:
+            return suggestion
     return _by_name(contents)
 
 
@@ -59,19 +64,17 @@ def _fno(contents: Contents) -> Suggestion | None:
     shapes = _shapes(contents)
     if contents.format.startswith("mat") and {"coeff", "sol"} <= set(shapes) and shapes["coeff"] == shapes["sol"]:
         selection = Selection("coeff", "sol", _dims(len(shapes["sol"]) - 1))
-        return Suggestion(selection, "the Darcy layout of the Fourier neural operator's files: coeff and sol", certain=True)
+        return Suggestion(selection, "the Darcy layout of the FNO data sets: coeff and sol", certain=True)
     if not contents.format.startswith("mat") or not {"a", "u"} <= set(shapes):
         return None
     a, u = shapes["a"], shapes["u"]
     if len(u) == len(a) + 1 and u[: len(a)] == a and "t" in shapes:
         axes = ",".join("xyz"[: len(a) - 1])
         selection = Selection("a", "u", f"{SAMPLE},{axes}:{SAMPLE},{axes},{CHANNEL}")
-        return Suggestion(
-            selection, "the Navier–Stokes layout of the Fourier neural operator's files: times last", certain=True
-        )
+        return Suggestion(selection, "the Navier–Stokes layout of the FNO data sets: times in the last axis", certain=True)
     if a == u:
         selection = Selection("a", "u", _dims(len(u) - 1))
-        return Suggestion(selection, "the layout of the Fourier neural operator's files: a and u", certain=True)
+        return Suggestion(selection, "the layout of the FNO data sets: a and u", certain=True)
     return None
 
 
@@ -85,7 +88,7 @@ def _pdebench(contents: Contents) -> Suggestion | None:
         selection = Selection("nu", "tensor", f"{SAMPLE},{axes}:{SAMPLE},{CHANNEL},{axes}")
         return Suggestion(selection, "the Darcy layout of PDEBench: nu and tensor", certain=True)
     selection = Selection("tensor[:,0]", "tensor[:,-1]", _dims(len(tensor) - 2))
-    return Suggestion(selection, "the layout of PDEBench: the first time of tensor to the last", certain=True)
+    return Suggestion(selection, "the layout of PDEBench: the first time of tensor is a, the last is u", certain=True)
 
 
 def _the_well(contents: Contents) -> Suggestion | None:
@@ -96,7 +99,7 @@ def _the_well(contents: Contents) -> Suggestion | None:
     name = fields[0]
     axes = len([d for d in shapes if d.startswith("dimensions/") and not d.endswith("time")])
     dims = ",".join([SAMPLE, *"xyz"[:axes], *([CHANNEL] if len(shapes[name]) == axes + 3 else [])])
-    reason = f"the layout of The Well: the first time of {name} to the last"
+    reason = f"the layout of The Well: the first time of {name} is a, the last is u"
     return Suggestion(Selection(f"{name}[:,0]", f"{name}[:,-1]", dims), reason, certain=len(fields) == 1)
 
 
@@ -106,49 +109,57 @@ def _neuraloperator(contents: Contents) -> Suggestion | None:
         return None
     x, y = shapes["x"], shapes["y"]
     if len(x) == len(y):
-        return Suggestion(Selection("x", "y", _dims(len(y) - 1)), "the layout of neuraloperator's files: x and y", certain=True)
+        return Suggestion(Selection("x", "y", _dims(len(y) - 1)), "the layout of neuraloperator: x and y", certain=True)
     return None
 
 
 def _dims(axes: int) -> str:
-    """Dimensions of fields without channels."""
+    """Return the dimensions of fields without channels."""
     return ",".join([SAMPLE, *"xyz"[:axes]])
 
 
 def _by_name(contents: Contents) -> Suggestion | None:
-    """Two arrays with as many samples; names say which is which, and what is held out."""
-    fields = {name: entry for name, entry in contents.entries.items() if len(entry.shape) >= 2 and min(entry.shape) > 0}
-    fields = {name: entry for name, entry in fields.items() if sum(n > 1 for n in entry.shape) >= 2}
+    """Suggest two arrays with the same number of samples, by their names; names also denote splits."""
+    fields = {name: entry for name, entry in contents.entries.items() if _is_field(entry)}
     families: dict[str, dict[str, str]] = {}  # base name → split → array
     for name in fields:
         base, split = _split_of(name)
         families.setdefault(base, {})[split] = name
-    learnable = [base for base, splits in families.items() if "train" in splits]
-    ranked = sorted(learnable, key=lambda base: _rank(base, INPUTS))
-    outputs = sorted(learnable, key=lambda base: _rank(base, OUTPUTS))
-    if len(learnable) < 2:
+    training = [base for base, splits in families.items() if "train" in splits]
+    if len(training) < 2:
         return None
-    if _rank(outputs[0], OUTPUTS) < len(OUTPUTS):
-        u = outputs[0]
-        a = next(base for base in ranked if base != u)
-    else:
-        a = ranked[0]
-        u = next(base for base in learnable if base != a)
-    chosen = families[a]["train"], families[u]["train"]
-    if fields[chosen[0]].shape[0] != fields[chosen[1]].shape[0]:
+    a, u = _roles(training)
+    names = families[a]["train"], families[u]["train"]
+    if fields[names[0]].shape[0] != fields[names[1]].shape[0]:
         return None
-    selection = Selection(*chosen, _common_dims(fields[chosen[0]], fields[chosen[1]], contents))
+    selection = Selection(*names, _common_dims(fields[names[0]], fields[names[1]], contents))
     for split in ("test", "validation"):
         if split in families[a] and split in families[u]:
             selection = replace(selection, **{f"{split}_a": families[a][split], f"{split}_u": families[u][split]})
-    named = _rank(a, INPUTS) < len(INPUTS) and _rank(u, OUTPUTS) < len(OUTPUTS)
-    reason = "by their names" if named else "the first two arrays with as many samples"
-    plain = all(len(fields[name].shape) == 2 or fields[name].dims for name in chosen)
-    return Suggestion(selection, f"{reason}: {chosen[0]} to {chosen[1]}", certain=named and plain and len(learnable) == 2)
+    usual = _rank(a, INPUTS) < len(INPUTS) and _rank(u, OUTPUTS) < len(OUTPUTS)
+    reason = "by their names" if usual else "the first two arrays with the same number of samples"
+    unambiguous = all(len(fields[name].shape) == 2 or fields[name].dims for name in names)
+    certain = usual and unambiguous and len(training) == 2
+    return Suggestion(selection, f"{reason}: {names[0]} is a, {names[1]} is u", certain)
+
+
+def _is_field(entry: Entry) -> bool:
+    """Return whether an array is not empty and has at least two axes of more than one value."""
+    return len(entry.shape) >= 2 and min(entry.shape) > 0 and sum(n > 1 for n in entry.shape) >= 2
+
+
+def _roles(names: list[str]) -> tuple[str, str]:
+    """Return which of at least two names is a and which is u: the most usual of each, else the first."""
+    inputs = sorted(names, key=lambda name: _rank(name, INPUTS))
+    outputs = sorted(names, key=lambda name: _rank(name, OUTPUTS))
+    if _rank(outputs[0], OUTPUTS) < len(OUTPUTS):
+        u = outputs[0]
+        return next(name for name in inputs if name != u), u
+    return inputs[0], next(name for name in names if name != inputs[0])
 
 
 def _split_of(name: str) -> tuple[str, str]:
-    """Base name and split: x_train_16 → (x_16, train); a name without a word for it is for training."""
+    """Return base name and split of an array, (x_16, train) of x_train_16; names without a split are of training."""
     words = re.split(r"([_/.-])", name)
     for i, word in enumerate(words):
         if word.lower() in SPLITS:
@@ -157,16 +168,17 @@ def _split_of(name: str) -> tuple[str, str]:
     return name, "train"
 
 
-def _rank(base: str, known: tuple[str, ...]) -> int:
-    """Place of a name, or of its first word, among the known ones."""
-    for word in (base, re.split(r"[_/.-]", base)[-1], re.split(r"[_/.-]", base)[0]):
-        if word in known or word.lower() in known:
-            return known.index(word if word in known else word.lower())
-    return len(known)
+def _rank(name: str, usual: tuple[str, ...]) -> int:
+    """Return the position of a name, or of its last or first word, among the usual names; their number if it is not there."""
+    words = re.split(r"[_/.-]", name)
+    for word in (name, words[-1], words[0]):
+        if word in usual or word.lower() in usual:
+            return usual.index(word if word in usual else word.lower())
+    return len(usual)
 
 
 def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
-    """Dimensions of a and u, from the file or from their shapes."""
+    """Return the dimensions of a and u from the names in the file or from their shapes; None if they need not be given."""
     if a.dims and u.dims:
         return None if _named(a) and _named(u) else ":".join(",".join(_rename(entry)) for entry in (a, u))
     if len(a.shape) == 2 and len(u.shape) == 2:
@@ -182,7 +194,7 @@ def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
 
 
 def _axis_names(shape: tuple[int, ...], contents: Contents) -> list[str]:
-    """Names of coordinate arrays of the right length where there are any, x, y, z otherwise."""
+    """Return the names of coordinate arrays of the right lengths if there are any, else x, y, z."""
     lengths = {name: max(e.shape) for name, e in contents.entries.items() if e.shape and sum(n > 1 for n in e.shape) == 1}
     names: list[str] = []
     for n in shape:
@@ -198,6 +210,6 @@ def _named(entry: Entry) -> bool:
 
 
 def _rename(entry: Entry) -> tuple[str, ...]:
-    """The file's names, with the usual words for samples and channels put right; the first is the sample if none is."""
+    """Return the file's names, with sample and channel in place of usual synonyms; without any, the first is the sample."""
     names = tuple(SAMPLE if d.lower() in SAMPLES else CHANNEL if d.lower() in CHANNELS else d for d in entry.dims or ())
     return names if SAMPLE in names else (SAMPLE, *names[1:])

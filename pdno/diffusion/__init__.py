@@ -1,5 +1,40 @@
-"""The diffusion: schedule, base law, forward chain and targets, reverse chain."""
+"""The diffusion: noise schedule, base distribution, forward chain with targets and loss, reverse chain with samplers.
 
+>>> White() + LowModes(1), Reverse(steps=10).n_steps(Schedule.cosine(100))
+(SumBase(terms=(White(), LowModes(modes=1, std=1.0))), 10)
+"""
+
+from .base import Base, FieldBase, LowModes, SumBase, White, as_base
 from .chain import Denoiser, Diffusion, Predictor, Target, Weight
+from .reverse import AUTO_STEPS, Reverse, Rule, denoising_error, nvlb, variance
+from .samplers import SAMPLERS, Sampler, ancestral, ddim, dpm, evaluations, heun
+from .schedule import Schedule, Spacing
 
-__all__ = ["Denoiser", "Diffusion", "Predictor", "Target", "Weight"]
+__all__ = [
+    "AUTO_STEPS",
+    "SAMPLERS",
+    "Base",
+    "Denoiser",
+    "Diffusion",
+    "FieldBase",
+    "LowModes",
+    "Predictor",
+    "Reverse",
+    "Rule",
+    "Sampler",
+    "Schedule",
+    "Spacing",
+    "SumBase",
+    "Target",
+    "Weight",
+    "White",
+    "ancestral",
+    "as_base",
+    "ddim",
+    "denoising_error",
+    "dpm",
+    "evaluations",
+    "heun",
+    "nvlb",
+    "variance",
+]

@@ -1,63 +1,91 @@
-r"""The reverse chain V_N → V_0: its variances σ_n, and samplers as functions.
+r"""The reverse chain V_N → V_0: its variances σ_n, its settings `Reverse`, and its variational bound.
 
     V_{n−1} = m_θ(n, V_n, a) + √σ_n ε_n                                                       (`eqn:reverse-transition`)
-    m_θ     = √γ_{n−1} β_n/(1−γ_n) û₀ + √(1−β_n) (1−γ_{n−1})/(1−γ_n) V_n
 
-with û₀ = E[U_0 | U_n = V_n] from a denoiser: the paper's m_θ, written so that no step divides by a small number. The rules for
-σ_n, with β̃_n = β_n (1−γ_{n−1})/(1−γ_n):
+The samplers that run it are functions, see `pdno.diffusion.samplers`. The rules for σ_n, with β̃_n = β_n (1−γ_{n−1})/(1−γ_n):
 
-    "noise-free"   β̃_n                              exact for a Dirac law (`thm:optimal-sigma`)
-    "gaussian"     β_n                               exact for N(m, 𝒞)     (`thm:optimal-sigma`)
+    "noise-free"   β̃_n                              exact for a Dirac distribution (`thm:optimal-sigma`)
+    "gaussian"     β_n                               exact for N(m, 𝒞)              (`thm:optimal-sigma`)
     "mixed"        (1−mix) β̃_n + mix β_n            the paper's linear combination
     "analytic"     β̃_n + (√((1−γ_n)/(1−β_n)) − √(1−γ_{n−1}−β̃_n))² e_n
 
-where e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d is the denoising error on pairs that were not learned from. It contains the other rules'
-exact cases, holds for N(m, s²𝒞) with every s and on every sub-chain (Bao et al., Analytic-DPM, 2022, there with 1 − E‖ε_θ‖²/d,
-which equals e_n for the exact ε but loses all digits for small s), and counts the network's own error as spread.
+Here e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d is the denoising error on held-out pairs. The analytic rule is exact in both cases above, and
+for N(m, s²𝒞) with every s, on every sub-chain. It is that of Bao et al. (Analytic-DPM, 2022), who use 1 − E‖ε_θ‖²/d in place of
+e_n: the two are equal for the exact ε, but 1 − E‖ε_θ‖²/d loses all digits for small s. With e_n, errors of the network widen
+the spread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._typing import Floats
 from ..errors import UserError, nearest
 from .base import Base, White
 from .chain import Denoiser, Diffusion
-from .schedule import Schedule
+from .samplers import (
+    SAMPLERS,
+    Callback,
+    Noise,
+    Sampler,
+    ancestral,
+    ddim,
+    dpm,
+    evaluations,
+    evaluations_of,
+    gamma_before,
+    heun,
+)
+from .schedule import Schedule, Spacing
 
-__all__ = ["SAMPLERS", "Rule", "Sampler", "ancestral", "ddim", "denoising_error", "dpm", "heun", "nvlb", "variance"]
+__all__ = [
+    "AUTO_STEPS",
+    "SAMPLERS",
+    "Reverse",
+    "Rule",
+    "Sampler",
+    "ancestral",
+    "ddim",
+    "denoising_error",
+    "dpm",
+    "evaluations",
+    "heun",
+    "nvlb",
+    "variance",
+]
 
-Array = NDArray[np.float64]
 Rule = Literal["noise-free", "gaussian", "mixed", "analytic"]
-Noise = Callable[[int], Tensor]
-Callback = Callable[[int, Tensor], None]
-Sampler = Callable[..., Tensor]
+OWN = "own"  # stands in files for a function of the user
+AUTO_STEPS = 20  # steps="auto" with the analytic variance: docs/models.md has the loss of accuracy
+PER_CALL = ("steps", "sampler", "variance")  # settings that one call of `sample` or `predict` may change
 
 
-def variance(rule: Rule, chain: Schedule, error: Array | None = None, mix: float = 0.5) -> Array:
-    """σ_n of each step of a chain; entry 0 is 0.
+def variance(rule: Rule, chain: Schedule, error: Floats | None = None, mix: float = 0.5) -> Floats:
+    """Return σ_n of each step of a chain; entry 0 is 0.
 
     Args:
-        rule: see the table above.
-        chain: the chain, or a sub-chain of it.
-        error: e_n by the number n of the full chain, for "analytic"; see `denoising_error`.
+        rule: see the table of the module.
+        chain: the full chain or a sub-chain.
+        error: e_n by the number n of the full chain, (N + 1,), for "analytic"; see `denoising_error`.
         mix: weight of "gaussian" in "mixed", from 0 to 1.
+
+    Raises:
+        UserError: if the rule is unknown, or lacks e_n or a valid weight.
     """
     if rule not in get_args(Rule):
         raise UserError(f"variance {rule!r} is unknown; {nearest(str(rule), get_args(Rule))}")
-    beta, gamma, before = chain.beta, chain.gamma, _before(chain)
+    beta, gamma, before = chain.beta, chain.gamma, gamma_before(chain)
     noise_free = np.divide(beta * (1 - before), 1 - gamma, out=np.zeros_like(gamma), where=gamma < 1)
     if rule == "noise-free":
         return noise_free
     if rule == "gaussian":
         return beta
     if rule == "mixed":
-        if not 0 <= mix <= 1:
-            raise UserError(f"mix = {mix}: expected a weight from 0 (noise-free) to 1 (gaussian)")
+        _check_mix(mix)
         return (1 - mix) * noise_free + mix * beta
     if error is None:
         raise UserError('the variance "analytic" needs the denoising error e_n; fit a model with variance="analytic"')
@@ -66,9 +94,167 @@ def variance(rule: Rule, chain: Schedule, error: Array | None = None, mix: float
     return np.asarray(noise_free + gain**2 * np.asarray(error)[chain.n])
 
 
-def _before(chain: Schedule) -> Array:
-    """γ_{n−1}."""
-    return np.concatenate([[1.0], chain.gamma[:-1]])
+def _check_mix(mix: Any) -> None:
+    if isinstance(mix, bool) or not isinstance(mix, int | float | np.integer | np.floating) or not 0 <= mix <= 1:
+        raise UserError(f"mix = {mix!r}: expected a weight from 0 (noise-free) to 1 (gaussian)")
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """The settings of the reverse chain.
+
+    Args:
+        variance: rule for σ_n, see the table of the module.
+        mix: weight of "gaussian" in the rule "mixed", from 0 to 1.
+        steps: number of sampling steps; None for all steps of the schedule. "auto" takes `AUTO_STEPS`, or the number that a
+            model has selected, with the rule "analytic", and all steps with the other rules.
+        spacing: of these steps, "even" or "quadratic", see `Schedule.subchain`.
+        sampler: "ancestral", "ddim", "dpm", "heun", or a function with the arguments of `Sampler`.
+        last_noise: whether the last step of the ancestral chain adds noise.
+        t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
+
+    Raises:
+        UserError: if a setting is wrong for every schedule; `check` compares the settings with one schedule.
+
+    >>> reverse, schedule = Reverse(sampler="heun"), Schedule.cosine(100)
+    >>> reverse.n_steps(schedule), reverse.evaluations(schedule)
+    (20, 39)
+    >>> reverse.override(steps=5, sampler="dpm").evaluations(schedule)
+    5
+    """
+
+    variance: Rule = "analytic"
+    mix: float = 0.5
+    steps: int | Literal["auto"] | None = "auto"
+    spacing: Spacing = "even"
+    sampler: str | Sampler = "ancestral"
+    last_noise: bool = True
+    t_start: int = 0
+
+    def __post_init__(self) -> None:
+        names = [name for name, sampler in SAMPLERS.items() if sampler is self.sampler]
+        self._set("sampler", names[0] if names else self.sampler)
+        if not callable(self.sampler):
+            self._check_choice("sampler", SAMPLERS)
+        self._check_choice("variance", get_args(Rule))
+        self._check_choice("spacing", get_args(Spacing))
+        _check_mix(self.mix)
+        self._set("mix", float(self.mix))
+        if self.steps is not None and self.steps != "auto":
+            self._set("steps", _whole("steps", self.steps))
+        self._set("t_start", _whole("t_start", self.t_start))
+        if not isinstance(self.last_noise, bool | np.bool_):
+            raise UserError(f"last_noise = {self.last_noise!r}: expected True or False")
+        self._set("last_noise", bool(self.last_noise))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_choice(self, name: str, choices: Any) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, str) or value not in choices:
+            raise UserError(f"{name} {value!r} is unknown; {nearest(str(value), choices)}")
+
+    def override(self, **settings: Any) -> "Reverse":
+        """Return the settings for one call of `sample` or `predict`, with other steps, sampler or variance.
+
+        Raises:
+            UserError: if a setting is wrong, or cannot be changed in a call.
+        """
+        unknown = sorted(set(settings) - set(PER_CALL))
+        if unknown:
+            raise UserError(f"sampling has no setting {unknown[0]!r}; {nearest(unknown[0], PER_CALL)}")
+        return replace(self, **settings)
+
+    def check(self, schedule: Schedule) -> None:
+        """Raise UserError unless steps and t_start fit this schedule."""
+        self._subchain(schedule, AUTO_STEPS)
+
+    def chain(self, schedule: Schedule, error: Floats | None = None, auto_steps: int = AUTO_STEPS) -> tuple[Schedule, Floats]:
+        """Return the sampling steps and their variances.
+
+        Args:
+            schedule: the full chain.
+            error: e_n, (N + 1,), for the rule "analytic"; see `denoising_error`.
+            auto_steps: number of steps that "auto" stands for with the rule "analytic", at most that of the schedule.
+
+        Returns:
+            The sub-chain and σ_n, (steps + 1,).
+
+        Raises:
+            UserError: if the settings do not fit the schedule, or if the rule "analytic" lacks e_n.
+        """
+        chain = self._subchain(schedule, auto_steps)
+        return chain, variance(self.variance, chain, error, self.mix)
+
+    def n_steps(self, schedule: Schedule, auto_steps: int = AUTO_STEPS) -> int:
+        """Return the number of sampling steps."""
+        return self._subchain(schedule, auto_steps).n_steps
+
+    def evaluations(self, schedule: Schedule, auto_steps: int = AUTO_STEPS) -> int:
+        """Return the number of network evaluations per ensemble member."""
+        return evaluations_of(self._sampler, self.n_steps(schedule, auto_steps))
+
+    def sample(
+        self,
+        denoise: Denoiser,
+        start: Tensor,
+        a: Any,
+        chain: Schedule,
+        var: Floats,
+        noise: Noise,
+        callback: Callback | None = None,
+    ) -> Tensor:
+        """Run the sampler from V_N = start; other arguments as in `Sampler`, chain and var as returned by `chain`.
+
+        The callback is not called with V_N itself.
+        """
+        settings: dict[str, Any] = {"var": var, "noise": noise, "last_noise": self.last_noise, "callback": callback}
+        return self._sampler(denoise, start, a, chain, **settings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain types; a function of the user as sampler is called "own"."""
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        return settings if isinstance(self.sampler, str) else {**settings, "sampler": OWN}
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any], sampler: Sampler | None = None) -> "Reverse":
+        """Return the settings that `to_json` describes; those left out have their default.
+
+        Args:
+            settings: plain types.
+            sampler: the function, if the sampler is one of the user.
+
+        Raises:
+            UserError: if a setting is unknown or wrong, or the function is missing.
+        """
+        if settings.get("sampler") == OWN:
+            if sampler is None:
+                raise UserError("the sampler is a function of your own, which is not saved; pass it: pdno.load(…, sampler=…)")
+            settings = {**settings, "sampler": sampler}
+        names = [field.name for field in fields(cls)]
+        unknown = sorted(set(settings) - set(names))
+        if unknown:
+            raise UserError(f"the reverse chain has no setting {unknown[0]!r}; {nearest(unknown[0], names)}")
+        return cls(**settings)
+
+    @property
+    def _sampler(self) -> Sampler:
+        return SAMPLERS[self.sampler] if isinstance(self.sampler, str) else self.sampler
+
+    def _subchain(self, schedule: Schedule, auto_steps: int) -> Schedule:
+        steps = self.steps
+        if steps == "auto":
+            steps = min(auto_steps, schedule.n_steps - self.t_start) if self.variance == "analytic" else None
+        return schedule.subchain(steps, self.t_start, self.spacing)
+
+
+def _whole(name: str, value: Any) -> int:
+    """Return a whole number, Python's or NumPy's, as int."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        alternative = ', or "auto"' if name == "steps" else ""
+        raise UserError(f"{name} = {value!r}: expected a whole number{alternative}")
+    return int(value)
 
 
 @torch.no_grad()
@@ -79,141 +265,65 @@ def denoising_error(
     a: Any,
     eps: Callable[[int], Tensor],
     mask: Tensor | None = None,
-) -> Array:
-    """e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d for n = 1 … N (entry 0 is 0), on pairs that were not learned from; eps(n) draws ε.
+) -> Floats:
+    """Return e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d for n = 1 … N, estimated on held-out pairs.
 
-    With a mask, e_n is the ratio of the energies of ε − ε_θ and of ε at the nodes where it is not 0.
+    Args:
+        denoise: (n, v, a) ↦ E[U_0 | U_n = v].
+        diffusion: forward chain.
+        u0: held-out clean fields, (batch, channel, *grid).
+        a: their condition, passed to `denoise`.
+        eps: n ↦ a draw of ε in the shape of u0.
+        mask: 1 at observed nodes, 0 at missing ones; broadcasts to u0. With a mask, e_n is the ratio of the energies of
+            ε − ε_θ and of ε at the observed nodes, because a field with missing values cannot be whitened.
+
+    Returns:
+        (N + 1,); entry 0 is 0.
     """
     errors = np.zeros(diffusion.schedule.n_steps + 1)
     for n in range(1, len(errors)):
         noise = eps(n)
         v = diffusion.forward(n, u0, noise)
-        missed = noise - diffusion.eps_of(n, v, denoise(n, v, a))
+        difference = noise - diffusion.eps_of(n, v, denoise(n, v, a))
         if mask is None:
-            white = diffusion.law.inverse_sqrt(missed.double().cpu().numpy(), u0.ndim - 2)
+            white = diffusion.law.inverse_sqrt(difference.double().cpu().numpy(), u0.ndim - 2)
             errors[n] = np.mean(white**2)
-        else:  # a field with holes cannot be whitened: energies at the known nodes
+        else:
             energy = mask.expand_as(noise) if isinstance(diffusion.law, White) else mask * noise**2
-            errors[n] = float((mask * missed**2).sum() / energy.sum())
+            errors[n] = float((mask * difference**2).sum() / energy.sum())
     return errors
-
-
-def ancestral(
-    denoise: Denoiser,
-    v: Tensor,
-    a: Any,
-    chain: Schedule,
-    var: Array,
-    noise: Noise,
-    last_noise: bool = True,
-    callback: Callback | None = None,
-) -> Tensor:
-    """The inference stage of Algorithm `alg:PDNO`, on any sub-chain.
-
-    Args:
-        denoise: (n, v, a) ↦ E[U_0 | U_n = v].
-        v: V_N, a draw of the base law.
-        a: the condition, handed on to `denoise`.
-        chain: the steps to take.
-        var: σ_n of this chain.
-        noise: n ↦ a draw of the base law for the step that leaves n.
-        last_noise: whether the last step gets noise too.
-        callback: called with (n, V_n) after each step.
-    """
-    beta, gamma, before = chain.beta, chain.gamma, _before(chain)
-    for k in range(chain.n_steps, 0, -1):
-        n = int(chain.n[k])
-        u0 = denoise(n, v, a)
-        of_u0 = np.sqrt(before[k]) * beta[k] / (1 - gamma[k])
-        of_v = np.sqrt(1 - beta[k]) * (1 - before[k]) / (1 - gamma[k])
-        v = float(of_u0) * u0 + float(of_v) * v
-        if (k > 1 or last_noise) and var[k] > 0:
-            v = v + float(np.sqrt(var[k])) * noise(n)
-        if callback is not None:
-            callback(int(chain.n[k - 1]), v)
-    return v
-
-
-def ddim(denoise: Denoiser, v: Tensor, a: Any, chain: Schedule, callback: Callback | None = None, **_: Any) -> Tensor:
-    """The deterministic chain v ← √γ_{n−1} û₀ + √(1−γ_{n−1}) ε̂ (Song et al. 2021). Few steps shrink the spread."""
-    for k in range(chain.n_steps, 0, -1):
-        slope = (1 - chain.gamma[k - 1]) / (1 - chain.gamma[k])
-        u0 = denoise(int(chain.n[k]), v, a)
-        v = _combine(u0, v, chain.gamma[k], chain.gamma[k - 1], float(np.sqrt(slope)))
-        if callback is not None:
-            callback(int(chain.n[k - 1]), v)
-    return v
-
-
-def _combine(u0: Tensor, v: Tensor, gamma: float, before: float, ratio: float) -> Tensor:
-    """√γ' u₀ + ratio·(v − √γ u₀)."""
-    return float(np.sqrt(before) - ratio * np.sqrt(gamma)) * u0 + ratio * v
-
-
-def heun(denoise: Denoiser, v: Tensor, a: Any, chain: Schedule, callback: Callback | None = None, **_: Any) -> Tensor:
-    """Heun's second-order method for dx/ds = (x − û₀)/s with x = v/√γ and s = √(1/γ − 1), as in EDM (Karras et al. 2022).
-
-    Two evaluations a step, one for the last step to s = 0. Few even steps inflate a large spread; like every deterministic
-    method, it shrinks one that is below the last noise level.
-    """
-    root = np.sqrt(chain.gamma)
-    s = np.sqrt(1 / chain.gamma - 1)
-    for k in range(chain.n_steps, 0, -1):
-        x = v / float(root[k])
-        slope = (x - denoise(int(chain.n[k]), v, a)) / float(s[k])
-        ahead = x + float(s[k - 1] - s[k]) * slope
-        if s[k - 1] > 0:
-            second = (ahead - denoise(int(chain.n[k - 1]), ahead * float(root[k - 1]), a)) / float(s[k - 1])
-            ahead = x + float(s[k - 1] - s[k]) * (slope + second) / 2
-        v = ahead * float(root[k - 1])
-        if callback is not None:
-            callback(int(chain.n[k - 1]), v)
-    return v
-
-
-def dpm(denoise: Denoiser, v: Tensor, a: Any, chain: Schedule, callback: Callback | None = None, **_: Any) -> Tensor:
-    """The second-order multistep method DPM-Solver++ (2M) of Lu et al. (2022): one evaluation a step.
-
-    Linear in û₀ along the half-log-SNR λ = log √(γ/(1−γ)), exact in v. Far better than Heun with few steps; the last step, to
-    λ = ∞, is of first order.
-    """
-    with np.errstate(divide="ignore"):
-        lam = 0.5 * np.log(chain.gamma / (1 - chain.gamma))
-    last = None
-    for k in range(chain.n_steps, 0, -1):
-        u0 = estimate = denoise(int(chain.n[k]), v, a)
-        if last is not None and np.isfinite(lam[k - 1]):
-            estimate = u0 + float(0.5 * (lam[k - 1] - lam[k]) / (lam[k] - lam[k + 1])) * (u0 - last)
-        ratio = np.sqrt((1 - chain.gamma[k - 1]) / (1 - chain.gamma[k]))
-        v, last = _combine(estimate, v, chain.gamma[k], chain.gamma[k - 1], float(ratio)), u0
-        if callback is not None:
-            callback(int(chain.n[k - 1]), v)
-    return v
-
-
-SAMPLERS: dict[str, Sampler] = {"ancestral": ancestral, "ddim": ddim, "dpm": dpm, "heun": heun}
 
 
 @torch.no_grad()
 def nvlb(
-    denoise: Denoiser, diffusion: Diffusion, chain: Schedule, var: Array, u0: Tensor, a: Any, eps: Callable[[int], Tensor]
+    denoise: Denoiser, diffusion: Diffusion, chain: Schedule, var: Floats, u0: Tensor, a: Any, eps: Callable[[int], Tensor]
 ) -> float:
-    """The negative variational lower bound (appendix `app:NVLB`) in nats a sample: an upper bound of −log q_θ(u₀ | a).
+    """Return the negative variational lower bound (appendix `app:NVLB`) in nats per sample.
 
-    L_N + Σ_n L_{n−1} + L_0 with the chain's own σ_n; infinite where a σ_n is zero, as in the noise-free rule at n = 1.
+    It is an upper bound of −log q_θ(u₀ | a): L_N + Σ_n L_{n−1} + L_0 with the σ_n of the chain. It is infinite where a σ_n is
+    zero, as in the noise-free rule at n = 1.
+
+    Args:
+        denoise: (n, v, a) ↦ E[U_0 | U_n = v].
+        diffusion: forward chain, of which the base distribution is used.
+        chain: the chain or a sub-chain.
+        var: σ_n of this chain, (steps + 1,).
+        u0: clean fields, (batch, channel, *grid).
+        a: their condition, passed to `denoise`.
+        eps: n ↦ a draw of ε in the shape of u0.
     """
     d = u0[0].numel()
-    gamma, before, base = chain.gamma, _before(chain), diffusion.law
+    gamma, before, base = chain.gamma, gamma_before(chain), diffusion.law
     if not (var[1:] > 0).all():
         return float("inf")
-    squares = np.mean(_squares(base, u0))
+    squares = np.mean(_squared_norms(base, u0))
     total = 0.5 * (gamma[-1] * squares + d * (-gamma[-1] - np.log1p(-gamma[-1])))  # L_N
     target = variance("noise-free", chain)
     for k in range(1, chain.n_steps + 1):
         n = int(chain.n[k])
         v = float(np.sqrt(gamma[k])) * u0 + float(np.sqrt(1 - gamma[k])) * eps(n)
-        missed = float(np.sqrt(before[k]) * chain.beta[k] / (1 - gamma[k])) * (u0 - denoise(n, v, a))
-        total += 0.5 * np.mean(_squares(base, missed)) / var[k]
+        difference = float(np.sqrt(before[k]) * chain.beta[k] / (1 - gamma[k])) * (u0 - denoise(n, v, a))
+        total += 0.5 * np.mean(_squared_norms(base, difference)) / var[k]
         if k > 1:  # L_{n−1}: a Kullback–Leibler divergence of two Gaussians
             total += 0.5 * d * (target[k] / var[k] - 1 - np.log(target[k] / var[k]))
         else:  # L_0: −log of a Gaussian density
@@ -221,7 +331,7 @@ def nvlb(
     return float(total)
 
 
-def _squares(base: Base, u: Tensor) -> Array:
-    """‖𝒞^(−1/2) u‖² of each sample."""
+def _squared_norms(base: Base, u: Tensor) -> Floats:
+    """Return ‖𝒞^(−1/2) u‖² of each sample, (batch,)."""
     white = base.inverse_sqrt(u.double().cpu().numpy(), u.ndim - 2)
     return np.asarray((white**2).reshape(len(u), -1).sum(axis=1))

@@ -2,32 +2,37 @@ r"""The noise schedule β_n, γ_n of the forward chain, and its sub-chains.
 
     U_n = √(1−β_n) U_{n−1} + √β_n ε_n,        γ_n = Π_{i≤n} (1−β_i),        β_n = 1 − γ_n/γ_{n−1}    (`eqn:forward-transition`)
 
-Indices are the paper's: n = 1 … N, and γ_0 = 1, so arrays have N + 1 entries and entry 0 of β is 0. A sub-chain keeps some of
-the steps; its β is that of the jump between two kept steps, so every formula in β and γ holds on it unchanged.
+Indices are those of the paper: n = 1 … N, and γ_0 = 1, so arrays have N + 1 entries and entry 0 of β is 0. A sub-chain keeps
+a subset of the steps. Its β is that of the transition between two kept steps, so every formula in β and γ also holds on a
+sub-chain.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
+from .._typing import Floats
+from ..errors import UserError, nearest
 
 __all__ = ["Schedule", "Spacing"]
 
-Array = NDArray[np.float64]
 Spacing = Literal["even", "quadratic"]
+MAX_BETA = 0.999  # upper bound of every β_n, so that γ_N > 0
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """γ along a chain of steps, and the numbers n by which the network knows them.
+    """The values γ along a chain, and the step numbers n that are passed to the network.
 
     Args:
-        gamma: γ from the clean end to the noisy one: falling, in (0, 1].
-        n: number of each step in the full chain; 0 … N if left out.
+        gamma: γ from the clean end to the noisy end: strictly decreasing, in (0, 1].
+        n: number of each step in the full chain; default: 0 … N.
+
+    Raises:
+        UserError: if γ does not decrease within (0, 1], or if the numbers n do not increase from γ = 1 at n = 0.
 
     >>> chain = Schedule.cosine(100)
     >>> print(f"{chain.beta[1]:.3g} {chain.gamma[50]:.3g} {chain.gamma[100]:.3g}")
@@ -36,7 +41,7 @@ class Schedule:
     [0, 20, 40, 60, 80, 100]
     """
 
-    gamma: Array
+    gamma: Floats
     n: NDArray[np.int64]
 
     def __init__(self, gamma: Any, n: Any = None) -> None:
@@ -45,61 +50,70 @@ class Schedule:
         if g.ndim != 1 or g.size < 2 or not (np.diff(g) < 0).all() or not (g[-1] > 0 and g[0] <= 1):
             raise UserError("a schedule needs γ_0 > γ_1 > … > γ_N with at least one step, in (0, 1]")
         if numbers.shape != g.shape or not (np.diff(numbers) > 0).all() or (numbers[0] == 0) != (g[0] == 1):
-            raise UserError("a schedule needs one number for each γ, ascending, and γ = 1 at number 0 alone")
+            raise UserError("a schedule needs one number n for each γ, in ascending order, and γ = 1 at number 0 only")
         object.__setattr__(self, "gamma", g)
         object.__setattr__(self, "n", numbers)
 
     @classmethod
     def cosine(cls, n_steps: int = 100) -> "Schedule":
-        """f(t) = cos²((t/N + .008)/1.008·π/2), β_n = 1 − f(n)/f(n−1), at most .999."""
-        t = np.arange(_checked(n_steps) + 1) / n_steps
+        """Return the cosine schedule: f(t) = cos²((t/N + .008)/1.008·π/2), β_n = 1 − f(n)/f(n−1), at most .999."""
+        _check_n_steps(n_steps)
+        t = np.arange(n_steps + 1) / n_steps
         f = np.cos((t + 0.008) / 1.008 * np.pi / 2) ** 2
-        return cls.from_beta(np.minimum(1 - f[1:] / f[:-1], 0.999))
+        return cls.from_beta(np.minimum(1 - f[1:] / f[:-1], MAX_BETA))
 
     @classmethod
     def linear(cls, n_steps: int = 100) -> "Schedule":
-        """β from (1000/N)·1e-4 to (1000/N)·.02 in even steps, at most .999: Σβ is the same for every N > 20."""
-        scale = 1000 / _checked(n_steps)
-        return cls.from_beta(np.minimum(np.linspace(scale * 1e-4, scale * 0.02, n_steps), 0.999))
+        """Return the linear schedule: β from (1000/N)·1e-4 to (1000/N)·.02, at most .999.
+
+        Σβ has the same value for every N > 20, where no β_n is cut off.
+        """
+        _check_n_steps(n_steps)
+        scale = 1000 / n_steps
+        return cls.from_beta(np.minimum(np.linspace(scale * 1e-4, scale * 0.02, n_steps), MAX_BETA))
 
     @classmethod
-    def from_beta(cls, beta: Sequence[float] | Array) -> "Schedule":
-        """From β_1 … β_N."""
+    def from_beta(cls, beta: Sequence[float] | Floats) -> "Schedule":
+        """Return the schedule with these β_1 … β_N, (N,), each in (0, 1)."""
         return cls(np.concatenate([[1.0], np.cumprod(1 - np.asarray(beta, dtype=np.float64))]))
 
     @property
     def n_steps(self) -> int:
-        """Steps of this chain."""
+        """Number of steps of this chain."""
         return self.gamma.size - 1
 
     @property
-    def beta(self) -> Array:
-        """β_n of each step, those of the jumps on a sub-chain; entry 0 is 0."""
+    def beta(self) -> Floats:
+        """β_n of each step, on a sub-chain that of the transition between kept steps; entry 0 is 0."""
         return np.concatenate([[0.0], 1 - self.gamma[1:] / self.gamma[:-1]])
 
     def subchain(self, steps: int | None = None, t_start: int = 0, spacing: Spacing = "even") -> "Schedule":
-        """The chain from step N down to step t_start in `steps` strides; all of its steps if `steps` is None.
+        """Return the chain from step N down to step t_start in a given number of steps.
 
-        Strides are even, or those of n_k = t_start + (N − t_start)(k/steps)²: short where the noise is weak, so that details
-        below the noise of one long last stride are not lost. With t_start > 0 the reverse chain ends early, at U(t_start)
-        (`remark:noise-free-OL`).
+        Args:
+            steps: number of steps of the sub-chain; default: all N − t_start.
+            t_start: last step of the reverse chain; with t_start > 0 it ends early, at U(t_start) (`remark:noise-free-OL`).
+            spacing: "even", or "quadratic" for n_k = t_start + (N − t_start)(k/steps)²: small steps where the noise level is
+                low, so that details below the noise level of one large last step are resolved.
+
+        Raises:
+            UserError: if this chain is itself a sub-chain, or if an argument is out of range.
         """
         if not np.array_equal(self.n, np.arange(self.n.size)):
-            raise UserError("a sub-chain is taken from a full chain; this one has been shortened already")
+            raise UserError("a sub-chain is taken from a full chain; this chain has been shortened already")
+        if spacing not in get_args(Spacing):
+            raise UserError(f"spacing {spacing!r} is unknown; {nearest(str(spacing), get_args(Spacing))}")
         if not 0 <= t_start < self.n_steps:
             raise UserError(f"t_start = {t_start}: expected a step from 0 to {self.n_steps - 1}")
         longest = self.n_steps - t_start
         if steps is not None and not 1 <= steps <= longest:
-            raise UserError(
-                f"steps = {steps}: expected a number from 1 to {longest}, the steps that the model was trained with"
-            )
+            raise UserError(f"steps = {steps}: expected a number from 1 to {longest}, the number of steps used in training")
         k = np.arange((steps or longest) + 1)
         kept = np.round(t_start + longest * (k / k[-1]) ** (2 if spacing == "quadratic" else 1)).astype(np.int64)
-        kept = np.maximum.accumulate(kept - k) + k  # no step twice
+        kept = np.maximum.accumulate(kept - k) + k  # all steps differ
         return Schedule(self.gamma[kept], self.n[kept])
 
 
-def _checked(n_steps: int) -> int:
+def _check_n_steps(n_steps: int) -> None:
     if n_steps < 1:
         raise UserError(f"n_steps = {n_steps}: a chain needs at least one step")
-    return n_steps

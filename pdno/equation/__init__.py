@@ -1,4 +1,4 @@
-"""Parametric equations 𝒢(u; a) = 0 (`eqn:random-PDE`), one a file: random inputs a, solutions u = S†(a), residuals.
+"""Parametric equations 𝒢(u; a) = 0 (`eqn:random-PDE`): random inputs a, solutions u = S†(a) and residuals 𝒢(u; a).
 
 >>> eq = Darcy(points=16)
 >>> a = eq.sample_input(3, seed=0)

@@ -4,8 +4,8 @@
 
     a = u_0 = 1{ã ≥ 0},   ã ~ N(0, (−∂_xx + τ²)^(−r)), Neumann,        u = u(·, t_final) = u_0(· − t_final).
 
-Nodes x_i = i/points, the end x = 1 not stored, so that a coarse grid is part of every finer one. t_final is a whole
-number of cells: the solution is an exact shift, with zeros entering from the left.
+Nodes x_i = i/points without the end x = 1, so that the nodes of a coarse grid are among those of a refined one. t_final is a
+whole number of cells: the solution is an exact shift, with zeros entering from the left.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._typing import Floats
 from ..errors import UserError
 from ..field import Field
 from ..grid import Grid
-from .base import Array, Equation
+from .base import Equation
 
 __all__ = ["Advection"]
 
-MODES = 1024  # of ã, whatever the grid: the paper generates at 1024 points and strides down
+MODES = 1024  # modes of ã on every grid: the paper generates at 1024 points and restricts by striding
 
 
 @dataclass(frozen=True)
 class Advection(Equation):
-    """Advection of a random pattern of zeros and ones.
+    """Advection of a random pattern of zeros and ones: initial condition a to solution u(·, t_final).
 
-    Good values: points=256, 512 or 1024 and the defaults (the paper): intervals of some hundredths of the domain.
+    Good values: points=256, 512 or 1024 and the defaults (the paper): intervals of a few hundredths of the domain.
     """
 
     points: int = 256
@@ -54,22 +55,22 @@ class Advection(Equation):
 
     @property
     def shift(self) -> int:
-        """Cells that the pattern moves."""
+        """Distance that the pattern moves, in cells."""
         return round(self.t_final * self.points)
 
-    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
+    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Floats:
         field = Field(self.tau, self.r, modes=MODES)
         return (field.sample(self.grid, count, seed, first) >= 0).astype(np.float64)[:, None]
 
-    def solve(self, a: ArrayLike) -> Array:
-        start = self._fields(a, "a")
-        u = np.zeros(start.shape)
-        u[..., self.shift :] = start[..., : self.points - self.shift]
+    def solve(self, a: ArrayLike) -> Floats:
+        initial = self._as_fields(a, "a")
+        u = np.zeros(initial.shape)
+        u[..., self.shift :] = initial[..., : self.points - self.shift]
         return u.reshape(np.shape(a))
 
-    def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
-        """u(x, t) − u_0(x − t) along the characteristics, u(x, t) − 0 on those that start at the inflow."""
-        v, start = self._both(u, a)
+    def residual(self, u: ArrayLike, a: ArrayLike) -> Floats:
+        """Return u(x, t) − u_0(x − t) on characteristics from t = 0, and u(x, t) on those from the inflow boundary."""
+        v, initial = self._as_pair(u, a)
         r = v.copy()
-        r[..., self.shift :] -= start[..., : self.points - self.shift]
+        r[..., self.shift :] -= initial[..., : self.points - self.shift]
         return r.reshape(np.shape(u))

@@ -2,14 +2,17 @@
 
     u_t + speed·u u_x = viscosity·u_xx on [0, 1),   u(·, 0) = a,        a ~ N(0, 625(−Δ + 25)^(−2)), mean-free.
 
-The benchmark's data behave like u_t + u u_θ = 0.1 u_θθ on θ ∈ [0, 2π); with x = θ/2π this is speed = 1/2π and
+The data of the benchmark agree with u_t + u u_θ = 0.1 u_θθ on θ ∈ [0, 2π); with x = θ/2π this is speed = 1/2π and
 viscosity = 0.1/4π². Periodic nodes x_i = i/points.
 
 **Scheme.** Fourier in space, products dealiased by the 2/3 rule, ETDRK4 in time (Cox and Matthews, with the contour
-integrals of Kassam and Trefethen). **Error control.** Rung j of a ladder has M = 64·2^j points and a step half as long
-as the rung before; a sample climbs until two rungs agree to `rtol` at every requested time, and until the modes of a that
-the upper one still leaves out carry no more energy than those it added (or next to none): otherwise both might agree on
-what neither has seen. A sample's rungs depend on that sample alone, so its solution does not depend on the batch.
+integrals of Kassam and Trefethen).
+
+**Error control.** Refinement level j has M = 64·2^j points and half the time step of the level before. A sample is refined
+until two conditions hold: two consecutive levels agree to `rtol` at every requested time, and the modes of a that the finer
+level truncates have at most the energy of those that it added to the coarser level, or a negligible energy. Without the second
+condition two levels could agree although neither resolves a. The levels of a sample depend on that sample alone, so that its
+solution does not depend on the batch.
 """
 
 from collections.abc import Iterator
@@ -21,21 +24,25 @@ import numpy as np
 import scipy.fft as fft
 from numpy.typing import ArrayLike, NDArray
 
+from .._typing import Floats, Mask
 from ..basis import fourier_values
 from ..errors import UserError
 from ..field import Field
 from ..grid import Grid
-from .base import Array, Equation
+from .base import Equation
 
 __all__ = ["Burgers"]
 
 Complex = NDArray[np.complex128]
 
-MODES = 8191  # of the initial field, whatever the grid: a function that 8192 points resolve
-COURANT = 1.0  # step·|speed·u|·k_max on every rung; ETDRK4 is stable up to about 2.8
-FIRST, LAST = 64, 2**13  # points of the lowest and the highest rung
-MOST_STEPS = 50_000  # of a rung
-BLOCK = 64  # samples that climb together: fits the cache
+MODES = 8191  # modes of the initial field on every grid: as many as 8192 points resolve
+COURANT = 1.0  # time step · |speed·u| · k_max on every level; ETDRK4 is stable up to about 2.8
+MIN_STEP_RATE = 8.0  # time steps per unit of time, at least
+MIN_POINTS = 64  # points of the coarsest level
+MAX_POINTS = 2**13  # points of the finest level
+MAX_STEPS = 50_000  # time steps of a level: bounds the time of a solve that does not converge
+MAX_REFINE = 4  # levels that `refine` may add
+BLOCK = 64  # samples that are solved together, so that their coefficients fit the processor cache
 
 
 @dataclass(frozen=True)
@@ -64,78 +71,90 @@ class Burgers(Equation):
     def grid(self) -> Grid:
         return Grid.uniform(self.points, kind="periodic")
 
-    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
+    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Floats:
         field = Field(tau=5.0, r=2.0, scale=625.0, condition="periodic", modes=MODES, mean_free=True)
         return field.sample(self.grid, count, seed, first)[:, None]
 
-    def solve(self, a: ArrayLike, times: ArrayLike | None = None, refine: int = 0) -> Array:
-        """u(·, t_final) in the layout of a; with `times`, all of them as channels: (batch, len(times), points).
+    def solve(self, a: ArrayLike, times: ArrayLike | None = None, refine: int = 0) -> Floats:
+        """Return u(·, t_final), or u at other times.
 
-        Of an even number of points the highest mode of a, whose phase they do not tell, is left out.
-        `refine` adds rungs beyond those that the error control asks for: each doubles the resolution and halves the step.
+        Args:
+            a: initial conditions, (batch, 1, points) or (batch, points). If the number of points is even, the highest mode,
+                whose phase the values do not determine, is dropped.
+            times: times ≥ 0 in non-decreasing order; default: t_final.
+            refine: refinement levels beyond those of the error control; each doubles the resolution and halves the time step.
+
+        Returns:
+            The layout of a, or (batch, len(times), points) if `times` is given.
+
+        Raises:
+            UserError: the error control needs too many points or time steps.
         """
-        if refine not in range(5):
-            raise UserError(f"refine = {refine!r}: expected 0 to 4 further rungs")
-        start = self._fields(a, "a")[:, 0]
+        if refine not in range(MAX_REFINE + 1):
+            raise UserError(f"refine = {refine!r}: expected 0 to {MAX_REFINE} further refinement levels")
+        initial = self._as_fields(a, "a")[:, 0]
         instants = np.atleast_1d(np.asarray(self.t_final if times is None else times, dtype=np.float64))
         if instants.ndim != 1 or not instants.size or not (np.diff(instants, prepend=0.0) >= 0).all():
-            raise UserError(f"times = {times!r}: expected one or more times ≥ 0 that do not descend")
-        u = np.empty((len(start), len(instants), self.points))
-        u[:, instants == 0] = start[:, None]
-        for block in _blocks(start) if instants[-1] > 0 else ():
-            u[block, instants > 0] = self._climb(start[block], instants[instants > 0], refine)
+            raise UserError(f"times = {times!r}: expected one or more times ≥ 0 in non-decreasing order")
+        u = np.empty((len(initial), len(instants), self.points))
+        u[:, instants == 0] = initial[:, None]
+        for block in _blocks(initial) if instants[-1] > 0 else ():
+            u[block, instants > 0] = self._solve_adaptively(initial[block], instants[instants > 0], refine)
         return u.reshape(np.shape(a)) if times is None else u
 
-    def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
-        """u − S†(a) by another route, the Cole–Hopf transform u = −(2ν/c) φ_x/φ, φ_t = ν φ_xx: it shows the scheme's error.
+    def residual(self, u: ArrayLike, a: ArrayLike) -> Floats:
+        """Return u − S†(a) with S†(a) by the Cole–Hopf transform, u = −(2ν/c) φ_x/φ, φ_t = ν φ_xx: the error of the scheme.
 
-        It is linear in u and free of time steps, but loses digits when φ varies by many orders of magnitude.
+        The transform needs no time steps, but loses digits if φ varies by many orders of magnitude.
+
+        Raises:
+            UserError: φ varies by too many orders of magnitude.
         """
-        v, start = self._both(u, a)
+        v, initial = self._as_pair(u, a)
         r = v.copy()
-        for block in _blocks(start):
-            r[block, 0] -= cole_hopf(start[block, 0], self.t_final, self.viscosity, self.speed)
+        for block in _blocks(initial):
+            r[block, 0] -= cole_hopf(initial[block, 0], self.t_final, self.viscosity, self.speed)
         return r.reshape(np.shape(u))
 
-    def _climb(self, a: Array, instants: Array, refine: int) -> Array:
-        """Solutions (batch, times, points), each from the first rung that agrees with the one below it."""
+    def _solve_adaptively(self, a: Floats, instants: Floats, refine: int) -> Floats:
+        """Return solutions (batch, times, points), each from the first level that satisfies both conditions."""
         u = np.empty((len(a), len(instants), self.points))
         amplitude = np.abs(a).max(axis=-1)
-        steepness = np.where(amplitude > 0, 2.0 ** np.ceil(np.log2(np.maximum(amplitude, 1e-300))), 0.0)
-        for level in np.unique(steepness):
-            climbing = np.flatnonzero(steepness == level)
-            points = FIRST
-            self._check_effort(points, level, instants[-1])
-            coarse = self._march(a[climbing], instants, points, level)
-            while climbing.size:
+        rounded = np.where(amplitude > 0, 2.0 ** np.ceil(np.log2(np.maximum(amplitude, 1e-300))), 0.0)  # to a power of two
+        for bound in np.unique(rounded):
+            active = np.flatnonzero(rounded == bound)
+            points = MIN_POINTS
+            self._check_effort(points, bound, instants[-1])
+            coarse = self._integrate(a[active], instants, points, bound)
+            while active.size:
                 points *= 2
-                self._check_effort(points, level, instants[-1])
-                fine = self._march(a[climbing], instants, points, level)
-                done = (_distance(fine, coarse) <= self.rtol) & _seen(a[climbing], points // 3, self.rtol)
-                best = self._march(a[climbing[done]], instants, points << refine, level) if refine else fine[done]
-                u[climbing[done]] = _values(best, self.points)
-                climbing, coarse = climbing[~done], fine[~done]
+                self._check_effort(points, bound, instants[-1])
+                fine = self._integrate(a[active], instants, points, bound)
+                done = (_difference(fine, coarse) <= self.rtol) & _is_resolved(a[active], points // 3, self.rtol)
+                best = self._integrate(a[active[done]], instants, points << refine, bound) if refine else fine[done]
+                u[active[done]] = _values(best, self.points)
+                active, coarse = active[~done], fine[~done]
         return u
 
     def _check_effort(self, points: int, amplitude: float, time: float) -> None:
-        """Refuse what would take too many points or too many steps."""
-        if points > LAST or not self._steps(points, amplitude, time) <= MOST_STEPS:
+        """Raise UserError if a level needs too many points or too many time steps."""
+        if points > MAX_POINTS or not self._steps(points, amplitude, time) <= MAX_STEPS:
             raise UserError(
-                f"Burgers did not converge to rtol = {self.rtol:g} within {LAST} points and {MOST_STEPS} steps: "
+                f"Burgers did not converge to rtol = {self.rtol:g} within {MAX_POINTS} points and {MAX_STEPS} time steps: "
                 f"viscosity = {self.viscosity:g} is too small for an amplitude of {amplitude:g} at speed = {self.speed:g}"
             )
 
     def _steps(self, points: int, amplitude: float, time: float) -> float:
-        """Steps for a time span on a rung: a Courant number, and at least eight a unit of time."""
-        return float(np.ceil(time * max(self.speed * amplitude * 2 * np.pi * (points // 3) / COURANT, 8.0)))
+        """Return the number of time steps of a level for a time span, from the Courant number and the minimal rate."""
+        return float(np.ceil(time * max(self.speed * amplitude * 2 * np.pi * (points // 3) / COURANT, MIN_STEP_RATE)))
 
-    def _march(self, a: Array, instants: Array, points: int, amplitude: float) -> Complex:
-        """Fourier coefficients at the instants: (batch, times, points//3 + 1)."""
+    def _integrate(self, a: Floats, instants: Floats, points: int, amplitude: float) -> Complex:
+        """Return the Fourier coefficients at the instants, stable for |u| ≤ amplitude: (batch, times, points//3 + 1)."""
         top = points // 3  # the 2/3 rule
         k = 2 * np.pi * np.arange(top + 1, dtype=np.float64)
         v = np.zeros((len(a), top + 1), dtype=np.complex128)
-        known = min(top, (a.shape[-1] - 1) // 2)
-        v[:, : known + 1] = fft.rfft(a, norm="forward")[:, : known + 1]
+        highest = min(top, (a.shape[-1] - 1) // 2)  # mode that the values of a determine
+        v[:, : highest + 1] = fft.rfft(a, norm="forward")[:, : highest + 1]
         out = np.empty((len(a), len(instants), top + 1), dtype=np.complex128)
         now = 0.0
         for i, t in enumerate(instants):
@@ -146,15 +165,26 @@ class Burgers(Equation):
         return out
 
 
-def _blocks(samples: Array) -> Iterator[slice]:
+def _blocks(samples: Floats) -> Iterator[slice]:
+    """Yield slices of at most BLOCK samples."""
     for first in range(0, len(samples), BLOCK):
         yield slice(first, first + BLOCK)
 
 
-def cole_hopf(a: Array, t: float, viscosity: float, speed: float, oversample: int = 8) -> Array:
-    """The solution at time t from initial values a (batch, points), by the Cole–Hopf transform in Fourier space.
+def cole_hopf(a: Floats, t: float, viscosity: float, speed: float, oversample: int = 8) -> Floats:
+    """Return the solution at time t by the Cole–Hopf transform in Fourier space.
 
-    A mean m of a only carries the solution along at velocity speed·m (Galilean invariance).
+    A mean m of the initial values moves the solution at velocity speed·m (Galilean invariance).
+
+    Args:
+        a: initial values, (batch, points).
+        oversample: points of the transform per max(points, 512).
+
+    Returns:
+        (batch, points).
+
+    Raises:
+        UserError: the transform spans too many orders of magnitude.
     """
     points = a.shape[-1]
     fine = oversample * max(points, 512)
@@ -172,36 +202,36 @@ def cole_hopf(a: Array, t: float, viscosity: float, speed: float, oversample: in
     if not (values > 1e-13 * values.max(axis=-1, keepdims=True)).all():
         raise UserError(
             f"the Cole–Hopf transform spans too many orders of magnitude at viscosity = {viscosity:g}; "
-            "a larger viscosity or a later time is needed for it"
+            "use a larger viscosity or a later time"
         )
     u = mean - 2 * viscosity / speed * slope / values
     return _values(fft.rfft(u, norm="forward"), points)
 
 
-def _values(v: Complex, points: int) -> Array:
-    """Values on `points` nodes of real functions with Fourier coefficients v_k, k ≥ 0: (…, modes) → (…, points)."""
+def _values(v: Complex, points: int) -> Floats:
+    """Return the values of real functions with Fourier coefficients v_k, k ≥ 0: (…, modes) → (…, points)."""
     f = 2 * v
     f[..., 0] = v[..., 0]
     return fourier_values(f, points)
 
 
-def _distance(fine: Complex, coarse: Complex) -> Array:
-    """Relative L² distance of two rungs, the worst over the times: (batch,)."""
+def _difference(fine: Complex, coarse: Complex) -> Floats:
+    """Return the relative L² difference of two levels, the maximum over the times: (batch,)."""
     difference = fine.copy()
     difference[..., : coarse.shape[-1]] -= coarse
     gap, size = np.linalg.norm(difference, axis=-1), np.linalg.norm(fine, axis=-1)
     return np.asarray((gap / np.where(size > 0, size, 1.0)).max(axis=-1))
 
 
-def _seen(a: Array, top: int, rtol: float) -> NDArray[np.bool_]:
-    """Whether the modes of a above `top` carry no more energy than those between top/2 and top, or next to none: (batch,)."""
+def _is_resolved(a: Floats, top: int, rtol: float) -> Mask:
+    """Test whether modes of a above `top` have at most the energy of those in (top/2, top], or negligible energy: (batch,)."""
     energy = np.abs(fft.rfft(a, norm="forward")[:, : (a.shape[-1] + 1) // 2]) ** 2
-    left_out, added = energy[:, top + 1 :].sum(axis=-1), energy[:, top // 2 + 1 : top + 1].sum(axis=-1)
-    return np.asarray(left_out <= np.maximum(added, rtol**2 * energy.sum(axis=-1)))
+    truncated, added = energy[:, top + 1 :].sum(axis=-1), energy[:, top // 2 + 1 : top + 1].sum(axis=-1)
+    return np.asarray(truncated <= np.maximum(added, rtol**2 * energy.sum(axis=-1)))
 
 
-def _etdrk4(v: Complex, k: Array, dt: float, steps: int, viscosity: float, speed: float, points: int) -> Complex:
-    """`steps` steps of ETDRK4 for v_t = −ν k² v + N(v), N(v) = −½ c ik (u²)^."""
+def _etdrk4(v: Complex, k: Floats, dt: float, steps: int, viscosity: float, speed: float, points: int) -> Complex:
+    """Take time steps of ETDRK4 for v_t = −ν k² v + N(v), N(v) = −½ c ik (u²)^: (batch, modes) → (batch, modes)."""
     full, half, q, f1, f2, f3 = _etd_weights(len(k), dt, viscosity)
     ik = -0.5j * speed * k
 
@@ -222,8 +252,8 @@ def _etdrk4(v: Complex, k: Array, dt: float, steps: int, viscosity: float, speed
 
 
 @lru_cache(maxsize=256)
-def _etd_weights(modes: int, dt: float, viscosity: float) -> tuple[Array, ...]:
-    """e^z, e^{z/2} and the four weights of ETDRK4 for z = −ν k² dt, as means over a circle around z (no cancellation)."""
+def _etd_weights(modes: int, dt: float, viscosity: float) -> tuple[Floats, ...]:
+    """Return e^z, e^{z/2} and the four weights of ETDRK4, z = −ν k² dt, as means over a circle around z (no cancellation)."""
     z = -viscosity * (2 * np.pi * np.arange(modes)) ** 2 * dt
     circle = np.exp(1j * np.pi * (np.arange(1, 33) - 0.5) / 32)
     w = z[:, None] + circle

@@ -2,10 +2,10 @@
 
     −∇·(a ∇u) = f on (0, 1)²,   u = 0 on the boundary,   f = 1,
 
-    a = a_low + (a_high − a_low)·1{ã ≥ 0},   ã ~ N(0, (−Δ + τ²)^(−r)), Neumann, without its constant mode.
+    a = a_low + (a_high − a_low)·1{ã ≥ 0},   ã ~ N(0, (−Δ + τ²)^(−r)), Neumann, without the constant mode.
 
-Finite volumes on points × points cells, values at cell centres ((i + ½)h, (j + ½)h). A face between two cells has the
-harmonic mean of their coefficients, a boundary face the coefficient of its cell over half the distance. Order 2.
+Finite volumes on points × points cells, values at the cell centres ((i + ½)h, (j + ½)h). The coefficient of an inner face is
+the harmonic mean of those of its two cells; at a boundary face it is that of the cell, and the distance is h/2. Order 2.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,25 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import splu
 
+from .._typing import Floats, Ints
 from ..errors import UserError
 from ..field import Field
 from ..grid import Grid
-from .base import Array, Equation
+from .base import Equation
 
 __all__ = ["Darcy"]
 
-MODES = 256  # of ã along each axis, whatever the grid: one (seed, index) is the same coefficient on every grid
+MODES = 256  # modes of ã along each axis on every grid, so that one (seed, index) is the same coefficient on every grid
 
 
 @dataclass(frozen=True)
 class Darcy(Equation):
-    """Darcy flow with a two-phase coefficient; one sparse direct solve a sample.
+    """Darcy flow with a two-phase coefficient; one sparse direct solve per sample.
 
-    Good values: points=64, 128 or 256 and the defaults (the paper). A solve takes some 8 ms at 64² and 0.2 s at 256².
+    Good values: points=64, 128 or 256 and the defaults (the paper). A solve takes about 8 ms at 64² and 0.2 s at 256².
     """
 
     points: int = 64
@@ -53,41 +54,42 @@ class Darcy(Equation):
     def grid(self) -> Grid:
         return Grid.uniform(self.points, dim=2, kind="cell")
 
-    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
+    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Floats:
         field = Field(self.tau, self.r, modes=MODES, mean_free=True)
         phase = field.sample(self.grid, count, seed, first) >= 0
         return np.where(phase, float(self.a_high), float(self.a_low))[:, None]
 
-    def solve(self, a: ArrayLike, f: ArrayLike = 1.0) -> Array:
-        """u = S†(a); the source f may be a number, one field (*grid) or a field a sample."""
-        coefficient = self._fields(a, "a", positive=True)
+    def solve(self, a: ArrayLike, f: ArrayLike = 1.0) -> Floats:
+        """Return u = S†(a); the source f is a number, one field (*grid) or a field per sample."""
+        coefficient = self._as_fields(a, "a", positive=True)
         source = self._source(f, len(coefficient))
         u = np.empty(coefficient.shape)
         for i, (a_i, f_i) in enumerate(zip(coefficient[:, 0], source[:, 0], strict=True)):
             u[i, 0] = _factorize(self._matrix(a_i)).solve(f_i.ravel()).reshape(self.grid.shape)
         return u.reshape(np.shape(a))
 
-    def residual(self, u: ArrayLike, a: ArrayLike, f: ArrayLike = 1.0) -> Array:
-        """−∇·(a ∇u) − f in every cell."""
-        v, coefficient = self._both(u, a, positive=True)
+    def residual(self, u: ArrayLike, a: ArrayLike, f: ArrayLike = 1.0) -> Floats:
+        """Return −∇·(a ∇u) − f in every cell."""
+        v, coefficient = self._as_pair(u, a, positive=True)
         r = np.empty(v.shape)
         for i, (u_i, a_i) in enumerate(zip(v[:, 0], coefficient[:, 0], strict=True)):
             r[i, 0] = (self._matrix(a_i) @ u_i.ravel()).reshape(self.grid.shape)
         return (r - self._source(f, len(v))).reshape(np.shape(u))
 
-    def _source(self, f: ArrayLike, batch: int) -> Array:
+    def _source(self, f: ArrayLike, batch: int) -> Floats:
+        """Return the source as (batch, 1, *grid)."""
         source = np.asarray(f, dtype=np.float64)
         if source.ndim == 0:
             source = np.full(self.grid.shape, source)
         if source.ndim == 2:
             source = np.broadcast_to(source, (batch, *source.shape))
-        source = self._fields(source, "f")
+        source = self._as_fields(source, "f")
         if len(source) != batch:
-            raise UserError(f"f has {len(source)} samples and a has {batch}; give as many, or one for all")
+            raise UserError(f"f has {len(source)} samples and a has {batch}; give equally many, or one for all")
         return source
 
-    def _matrix(self, a: Array) -> sparse.csc_array:
-        """The symmetric five-point operator −∇·(a ∇ ·) for cells in row-major order."""
+    def _matrix(self, a: Floats) -> sparse.csc_array:
+        """Return the symmetric five-point operator −∇·(a ∇ ·) for cells in row-major order: (cells, cells)."""
         n = self.points
         a = a * n**2  # a/h²
         down = 2 * a[1:] * a[:-1] / (a[1:] + a[:-1])
@@ -98,13 +100,13 @@ class Darcy(Equation):
         for cells, faces in ((np.s_[1:], down), (np.s_[:-1], down), (np.s_[:, 1:], across), (np.s_[:, :-1], across)):
             diagonal[cells] += faces
         entries = np.concatenate([diagonal.ravel(), -down.ravel(), -across.ravel()])
-        place, indices, indptr = _pattern(n)
-        return sparse.csc_array((entries[place], indices, indptr), shape=(n**2, n**2))
+        position, indices, indptr = _pattern(n)
+        return sparse.csc_array((entries[position], indices, indptr), shape=(n**2, n**2))
 
 
 @lru_cache(maxsize=8)
-def _pattern(n: int) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
-    """Sparsity of the operator: which of (cells, faces down, faces across) each stored entry is, and its CSC indices."""
+def _pattern(n: int) -> tuple[Ints, Ints, Ints]:
+    """Return the position of each stored entry among (cells, faces down, faces across), and the CSC indices."""
     cell = np.arange(n**2).reshape(n, n)
     first = np.concatenate([cell.ravel(), cell[:-1].ravel(), cell[:, :-1].ravel()])  # the two cells of a face
     second = np.concatenate([cell.ravel(), cell[1:].ravel(), cell[:, 1:].ravel()])
@@ -116,7 +118,7 @@ def _pattern(n: int) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.in
 
 
 def _factorize(matrix: sparse.csc_array) -> "sparse.linalg.SuperLU":
-    # Symmetric and diagonally dominant: a symmetric ordering without pivoting, and the narrow supernodes that such sparse
-    # factors have anyway, take half the time of spsolve's defaults.
+    """Factorise a symmetric, diagonally dominant matrix."""
+    # A symmetric ordering without pivoting, and narrow supernodes, take half the time of the defaults of spsolve.
     options = {"SymmetricMode": True}
     return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, relax=1, panel_size=1, options=options)

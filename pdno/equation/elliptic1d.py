@@ -4,7 +4,7 @@
 
     u(x) = ∫_{−1}^{x} a⁻¹ dξ / ∫_{−1}^{1} a⁻¹ dξ,          a = exp(log_scale·V),
 
-with the trigonometric potential V of `pdno.field`. Vertex grid linspace(−1, 1, points), both ends included.
+with the trigonometric potential V of `pdno.field`. Vertex grid linspace(−1, 1, points) with both ends.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._typing import Floats, Ints
 from ..errors import UserError
 from ..field import TrigonometricPotential
 from ..grid import Grid
-from .base import Array, Equation
+from .base import Equation
 
 __all__ = ["Elliptic1D"]
 
-STENCIL = 8  # nodes of the polynomial that is integrated over each interval: order 8
+STENCIL = 8  # nodes of the polynomial that is integrated over each interval, which gives order 8
 
 
 @dataclass(frozen=True)
 class Elliptic1D(Equation):
-    """−(a u′)′ = 0 with a log-normal coefficient; solved by its closed form with a quadrature of order 8.
+    """−(a u′)′ = 0 with a log-normal coefficient, solved by the closed form with a quadrature of order 8.
 
     Good values: points=128, log_scale=0.1 (the paper); log_scale=0.5 for a visibly nonlinear operator.
     """
@@ -45,38 +46,38 @@ class Elliptic1D(Equation):
     def grid(self) -> Grid:
         return Grid.uniform(self.points, kind="vertex", low=-1.0, high=1.0)
 
-    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Array:
+    def sample_input(self, count: int, seed: int = 0, first: int = 0) -> Floats:
         potential = TrigonometricPotential().sample(self.grid.axes[0], count, seed, first)
         return np.exp(self.log_scale * potential)[:, None]
 
-    def solve(self, a: ArrayLike) -> Array:
-        coefficient = self._fields(a, "a", positive=True)
+    def solve(self, a: ArrayLike) -> Floats:
+        coefficient = self._as_fields(a, "a", positive=True)
         resistance = self._resistance(coefficient)
         u = np.zeros(coefficient.shape)
         np.cumsum(resistance, axis=-1, out=u[..., 1:])
         u /= u[..., -1:]
-        lowest = 1 / np.maximum(coefficient[..., 1:], coefficient[..., :-1]) * self.grid.axes[0].spacing
-        if not (resistance > 0.5 * lowest).all():
+        lower_bound = 1 / np.maximum(coefficient[..., 1:], coefficient[..., :-1]) * self.grid.axes[0].spacing
+        if not (resistance > 0.5 * lower_bound).all():
             raise UserError(
-                f"a varies too much between neighbours for {self.points} points: the integral of 1/a over an interval came out "
-                "below its smallest possible value; take more points, or a smaller log_scale"
+                f"a is not resolved by {self.points} points: the quadrature of 1/a over an interval is below its lower bound; "
+                "use more points, or a smaller log_scale"
             )
         return u.reshape(np.shape(a))
 
-    def residual(self, u: ArrayLike, a: ArrayLike) -> Array:
-        """Differences of the flux a u′ between neighbouring intervals, and the boundary rows u(−1) and u(1) − 1.
+    def residual(self, u: ArrayLike, a: ArrayLike) -> Floats:
+        """Return the differences of the flux a u′ between neighbouring intervals, and u(−1) and u(1) − 1 at the ends.
 
-        An interval carries the flux (u_{i+1} − u_i)/∫ a⁻¹: in one dimension this finite-volume scheme is exact at nodes.
+        The flux in an interval is (u_{i+1} − u_i)/∫ a⁻¹; in one dimension this finite-volume scheme is exact at the nodes.
         """
-        v, coefficient = self._both(u, a, positive=True)
+        v, coefficient = self._as_pair(u, a, positive=True)
         flux = np.diff(v, axis=-1) / self._resistance(coefficient)
         r = np.empty(v.shape)
         r[..., 1:-1] = -np.diff(flux, axis=-1)
         r[..., 0], r[..., -1] = v[..., 0], v[..., -1] - 1.0
         return r.reshape(np.shape(u))
 
-    def _resistance(self, a: Array) -> Array:
-        """∫ a⁻¹ over each interval: (…, points) → (…, points − 1)."""
+    def _resistance(self, a: Floats) -> Floats:
+        """Return ∫ a⁻¹ over each interval: (…, points) → (…, points − 1)."""
         start, weights = _interval_weights(self.points)
         total = np.zeros((*a.shape[:-1], self.points - 1))
         for j in range(STENCIL):
@@ -85,11 +86,11 @@ class Elliptic1D(Equation):
 
 
 @lru_cache(maxsize=32)
-def _interval_weights(points: int) -> tuple[np.ndarray, Array]:
-    """For each interval the first node of its stencil, and the weights that integrate polynomials of degree 7 exactly."""
+def _interval_weights(points: int) -> tuple[Ints, Floats]:
+    """Return the first node of the stencil of each interval, and the weights, exact for polynomials of degree 7."""
     interval = np.arange(points - 1)
     start = np.clip(interval - (STENCIL // 2 - 1), 0, points - STENCIL)
-    centre = (STENCIL - 1) / 2  # about the middle of the stencil the moments are best conditioned
+    centre = (STENCIL - 1) / 2  # moments about the middle of the stencil are the best conditioned
     vandermonde = np.vander(np.arange(STENCIL) - centre, increasing=True).T
     degree = np.arange(1, STENCIL + 1)
     left = (interval - start - centre)[:, None].astype(np.float64)

@@ -1,5 +1,11 @@
-"""How good is a model, and how far can it be trusted?"""
+"""Evaluation of models: scores, calibration, conformal intervals, and out-of-distribution inputs.
 
-from .scoring import ALARM, FEWEST, LEVEL, Case, Evaluation, evaluate
+It operates on arrays, and on any model with the interface of `pdno.evaluation.ensemble.Forecaster`.
+"""
 
-__all__ = ["ALARM", "FEWEST", "LEVEL", "Case", "Evaluation", "evaluate"]
+from .. import lazy_submodules
+from .scoring import ALPHA, LEVEL, MIN_MEMBERS, Case, Evaluation, evaluate
+
+__all__ = ["ALPHA", "LEVEL", "MIN_MEMBERS", "Case", "Evaluation", "evaluate"]
+
+__getattr__ = lazy_submodules(__name__)

@@ -1,142 +1,201 @@
-"""Members of a model beside observations, compared as they come: memory does not grow with their number.
+"""Summaries of the ensembles that a model draws, accumulated while streaming: memory does not grow with the number of members.
 
 X_1, …, X_M ~ q_θ(· | a),    y = u^η:        mean, std, central intervals, rank of y, CRPS, energy score, spectrum
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Array, Floats, Ints, Mask
 from ..data.pairs import Pairs
-from .calibration import Ranks, functionals
-from .metrics import RunningCRPS, RunningEnergy, spectrum
+from ..data.spaces import Spaces
+from .metrics import spectrum
+from .novelty import Novelty
+from .ranks import Ranks, functionals
+from .running import RunningCRPS, RunningEnergy
 from .streaming import Moments, Statistics, central
 
-if TYPE_CHECKING:
-    from ..model.surrogate import Surrogate
+__all__ = ["LEVELS", "EnsembleSummary", "Forecaster", "GivenInputs", "observations", "summarise"]
 
-__all__ = ["LEVELS", "Forecast", "forecast", "observations"]
+LEVELS = (0.5, 0.9, 0.95)  # nominal levels of the central intervals
+SHOWN_MEMBERS = 3  # members of each input that are kept, to be plotted
+SPECTRUM_MEMBERS = 100  # members that the mean spectrum is computed from
 
-Array = NDArray[Any]
-LEVELS = (0.5, 0.9, 0.95)  # of the central intervals
-SEEN = 100  # members from which spectra are taken
+
+class GivenInputs(Protocol):
+    """The predictive distribution for some inputs."""
+
+    @property
+    def mean(self) -> Array | None:
+        """Exact mean of the distribution, (sample, channel, *grid); None if it is available only from members."""
+
+    def stream(
+        self, members: int, seed: int = 0, *, chunk: int | None = None, start: int = 0, **sampling: Any
+    ) -> Iterator[tuple[Ints, Ints, Array]]:
+        """Yield (inputs, members, values): numbers (row,) of inputs and members, and values (row, channel, *grid).
+
+        All members of the first input come first, then those of the second, and so on.
+
+        Args:
+            members: number of members for each input.
+            seed: of the members.
+            chunk: rows per call of the network.
+            start: number of the first input; members are a function of it.
+            sampling: sampling settings, such as steps=20.
+        """
+
+
+class Forecaster(Protocol):
+    """What evaluation requires of a fitted model."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether all members of an input are equal."""
+
+    @property
+    def parameters(self) -> int:
+        """Number of fitted parameters."""
+
+    @property
+    def novelty(self) -> Novelty | None:
+        """Novelty score of inputs, if there is one."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Metadata of the fit, such as the number of training pairs."""
+
+    @property
+    def spaces(self) -> Spaces:
+        """Grids and channels of a and u."""
+
+    def given(self, a: Any, scalars: Any = None) -> GivenInputs:
+        """Return the predictive distribution for inputs a (sample, channel, *grid) and scalars (sample, parameter)."""
+
+    def evaluations(self, **sampling: Any) -> int:
+        """Return the number of network evaluations per member."""
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What was forecast for some pairs. Fields are (sample, channel, *grid)."""
+class EnsembleSummary:
+    """Statistics of the ensembles for some pairs. Fields are (sample, channel, *grid)."""
 
-    mean: Array
-    std: Array
-    member: Array  # the first one
-    pit: Array
-    ends: Array  # (level, 2, sample, channel, *grid): of the central intervals of LEVELS
-    whole: Array  # PIT of the functionals of whole fields, (sample, 2)
-    crps: Array
-    energy: Array  # (sample,)
-    spectrum: Array  # (sample, band), mean over members
+    mean: Floats
+    std: Floats
+    shown: Array  # the first members, (sample, member, channel, *grid)
+    pit: Floats
+    bounds: Floats  # of the central intervals of LEVELS, (level, 2, sample, channel, *grid)
+    functional_pit: Floats  # PIT of the functionals of whole fields, (sample, 2)
+    crps: Floats
+    energy: Floats  # (sample,)
+    spectrum: Floats  # mean over members, (sample, band)
     members: int
     seconds: float
-    exact: bool = False  # whether the mean is that of very many members
+    exact_mean: bool = False  # whether `mean` is that of the distribution instead of the members
 
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """Lower and upper end of the central interval of one of LEVELS."""
-        low, high = self.ends[LEVELS.index(level)]
-        return low, high
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the bounds of the central interval of one of LEVELS."""
+        lower, upper = self.bounds[LEVELS.index(level)]
+        return lower, upper
 
 
-class _Judge:
-    """One input's ensemble, judged as its members come."""
+class _Accumulator:
+    """Statistics of the ensemble for one input, updated with batches of members."""
 
-    def __init__(self, observed: Array, mask: Array | None, members: int, seed: int, index: int) -> None:
+    def __init__(self, observed: Array, mask: Mask | None, members: int, seed: int, index: int) -> None:
         self.mask = mask
-        u = self._known(observed)
-        self.levels = [central(level, members) for level in LEVELS]
-        self.statistics = Statistics(u.shape, sorted({p for pair in self.levels for p in pair}))
+        u = self._masked(observed)
+        self.quantile_levels = [central(level, members) for level in LEVELS]
+        self.statistics = Statistics(u.shape, sorted({p for pair in self.quantile_levels for p in pair}))
         self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
         self.ranks = Ranks(u, seed, index)
-        self.whole = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
+        self.functional_ranks = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
         self.spectrum = Moments(spectrum(u[None]).shape[1:])
-        self.first: Array | None = None
+        self.shown: list[Array] = []
 
-    def _known(self, fields: Array) -> Array:
+    def _masked(self, fields: Array) -> Array:
+        """Set missing points to 0."""
         return fields if self.mask is None else np.where(self.mask, fields, 0.0)
 
     def add(self, members: Array) -> None:
-        self.first = members[0] if self.first is None else self.first
-        members = self._known(members)
-        for judge in (self.statistics, self.crps, self.energy, self.ranks):
-            judge.add(members)
-        self.whole.add(functionals(members, mask=self.mask))
-        seen = members[: max(0, SEEN - self.spectrum.count)]
-        if len(seen):
-            self.spectrum.add(spectrum(seen))
+        """Add a batch of members, (k, channel, *grid)."""
+        self.shown += list(members[: max(0, SHOWN_MEMBERS - len(self.shown))])
+        members = self._masked(members)
+        for each in (self.statistics, self.crps, self.energy, self.ranks):
+            each.add(members)
+        self.functional_ranks.add(functionals(members, mask=self.mask))
+        used = members[: max(0, SPECTRUM_MEMBERS - self.spectrum.count)]
+        if len(used):
+            self.spectrum.add(spectrum(used))
 
     @property
     def count(self) -> int:
+        """Number of members so far."""
         return self.statistics.moments.count
 
-    def results(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
+        """Return the fields of `EnsembleSummary` for this input."""
         moments, quantiles = self.statistics.moments, self.statistics.quantiles.values
         return {
             "mean": moments.mean,
             "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
-            "member": self.first,
+            "shown": np.stack(self.shown),
             "pit": self.ranks.pit,
-            "ends": np.stack([[quantiles[low], quantiles[high]] for low, high in self.levels]),
-            "whole": self.whole.pit,
+            "bounds": np.stack([[quantiles[low], quantiles[high]] for low, high in self.quantile_levels]),
+            "functional_pit": self.functional_ranks.pit,
             "crps": self.crps.value,
             "energy": self.energy.value,
             "spectrum": self.spectrum.mean,
         }
 
 
-def forecast(
-    model: "Surrogate",
+def summarise(
+    model: Forecaster,
     pairs: Pairs,
     members: int = 100,
     seed: int = 0,
     start: int = 0,
     progress: Callable[[int], None] | None = None,
-    **how: Any,
-) -> Forecast:
-    """Forecast these pairs and compare members with observations as they come.
+    **sampling: Any,
+) -> EnsembleSummary:
+    """Draw members for the inputs of these pairs, and compare them with the observations.
 
     Args:
-        model: any model or baseline; a deterministic one gives a single member.
+        model: any model or baseline; a deterministic one has a single member.
         pairs: inputs and observations.
-        members: to draw for each input.
+        members: number of members for each input.
         seed: of the members.
-        start: number of the first input, which its members are a function of.
-        progress: called with the number of members after each call of the network.
-        how: handed on to the model, such as steps=20.
+        start: number of the first input; members are a function of it.
+        progress: called after every batch with its number of members.
+        sampling: sampling settings, such as steps=20.
     """
     begin = perf_counter()
-    outputs, mask = observations(pairs), pairs.mask
-    drawn = 1 if model.deterministic else members
-    found: list[dict[str, Any]] = []
-    judge: _Judge | None = None
-    for inputs, _, values in model.stream(pairs.a, pairs.scalars, drawn, seed, None, start, **how):
+    observed, mask = observations(pairs), pairs.mask
+    count = 1 if model.deterministic else members
+    given = model.given(pairs.a, pairs.scalars)
+    results: list[dict[str, Any]] = []
+    current: _Accumulator | None = None
+    for inputs, _, values in given.stream(count, seed, start=start, **sampling):
         for i in np.unique(inputs):
-            if judge is None:
-                judge = _Judge(outputs[i], None if mask is None else mask[i], drawn, seed, start + int(i))
-            judge.add(values[inputs == i])
-            if judge.count == drawn:
-                found.append(judge.results())
-                judge = None
+            if current is None:
+                current = _Accumulator(observed[i], None if mask is None else mask[i], count, seed, start + int(i))
+            current.add(values[inputs == i])
+            if current.count == count:
+                results.append(current.result())
+                current = None
         if progress is not None:
             progress(len(inputs))
-    fields = {name: np.stack([one[name] for one in found]) for name in found[0]}
-    fields["ends"] = np.moveaxis(fields["ends"], 0, 2)
-    if (known := model.known_mean(pairs.a, pairs.scalars)) is not None:
-        fields["mean"] = known
-    return Forecast(**fields, members=drawn, seconds=perf_counter() - begin, exact=known is not None)
+    fields = {name: np.stack([result[name] for result in results]) for name in results[0]}
+    fields["bounds"] = np.moveaxis(fields["bounds"], 0, 2)
+    exact = given.mean
+    if exact is not None:
+        fields["mean"] = exact
+    return EnsembleSummary(**fields, members=count, seconds=perf_counter() - begin, exact_mean=exact is not None)
 
 
 def observations(pairs: Pairs) -> Array:
-    """The noisy outputs where there are such, else u."""
+    """Return the noisy outputs u_eta if there are any, else u."""
     return pairs.u if pairs.u_eta is None else pairs.u_eta

@@ -1,23 +1,23 @@
-"""How good is a model, and how far can it be trusted? All scores of its forecasts for pairs that it has not learned from.
+"""Evaluation of a model on held-out pairs: all scores and diagnostics.
 
-    accuracy      the mean against the clean u                      MRLE, RMSE, residual of the equation
-    law           members against observations u^η                  fair CRPS, energy score, NLL, spectra
-    honesty       the rank of observations among members            coverage, rank histogram, diagnosis, spread–skill
-    repair        conformal intervals, from pairs that were held out
-    familiarity   inputs that are unlike those learned from
+    accuracy        mean against the clean u                      MRLE, RMSE, residual of the equation
+    distribution    members against observations u^η              fair CRPS, energy score, NLL, spectra
+    calibration     ranks of observations among members           coverage, rank histogram, diagnosis, spread–skill ratio
+    conformal       intervals from calibration pairs              coverage, width, coverage of simultaneous bands
+    novelty         out-of-distribution inputs
 
-Data without noisy test outputs are judged by their u throughout.
+If the data have no noisy test outputs, u is also used as the observation.
 """
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Array, Floats
+from ..data.arrays import check_finite
 from ..data.pairs import Dataset, Pairs
-from ..data.spaces import check_finite
 from ..equation import Equation
 from ..errors import UserError
 from ..noise import FieldNoise, Gaussian, GaussianMixture, parse
@@ -25,40 +25,27 @@ from ..work.progress import progress_bar
 from .calibration import Curve, Diagnosis, Histogram, SpreadSkill, coverage, diagnose, rank_histogram, sharpness, spread_skill
 from .conformal import Conformal
 from .density import recovered
-from .ensemble import LEVELS, Forecast, forecast, observations
-from .metrics import (
-    RunningCRPS,
-    Score,
-    mean_std,
-    mrle,
-    mstd,
-    nll,
-    per_sample,
-    relative_residual,
-    rmse,
-    spectral_distance,
-    spectrum,
-)
-from .weak import Place, weak_range, weak_region
+from .ensemble import LEVELS, EnsembleSummary, Forecaster, observations, summarise
+from .low_coverage import Region, low_coverage_range, low_coverage_region
+from .metrics import mean_std, mrle, mstd, nll, relative_residual, rmse, spectral_distance, spectrum
+from .running import RunningCRPS
+from .score import Score, per_sample
 
-if TYPE_CHECKING:
-    from ..model.surrogate import Surrogate
+__all__ = ["ALPHA", "LEVEL", "MIN_MEMBERS", "Case", "Evaluation", "evaluate"]
 
-__all__ = ["ALARM", "FEWEST", "LEVEL", "Case", "Evaluation", "evaluate"]
-
-Array = NDArray[Any]
-LEVEL = 0.9  # of the intervals that are repaired and mapped
-IGNORING = 100  # training outputs that stand for "ignoring a"
-SHOWN = 3  # members in a picture
-ENDLESS = 10**9
-FEWEST = 19  # members of which the smallest and the largest are the ends of a 90 % interval
-NEEDED = 9  # pairs, for the repair of 90 % intervals
-ALARM = 0.01  # rate of false alarms of all diagnoses together
+LEVEL = 0.9  # nominal level of the conformal intervals and of the coverage map
+ALPHA = 0.01  # false-positive rate of all diagnoses together
+MIN_MEMBERS = 19  # fewest members for a 90 % interval: its bounds are their minimum and maximum
+MIN_CALIBRATION_PAIRS = 9  # fewest pairs for conformal 90 % intervals
+MEAN_PAIRS = 1000  # training outputs that the unconditional mean is computed from
+UNCONDITIONAL_MEMBERS = 100  # training outputs that form the unconditional ensemble
+INFINITE = 10**9  # number of members of an exact mean
+CURVE_LEVELS = np.linspace(0.02, 0.98, 49)  # nominal levels of the coverage curve
 
 
 @dataclass(frozen=True)
 class Case:
-    """One input to look at, with its forecast; fields are (channel, *grid)."""
+    """One input with its prediction, to be plotted; fields are (channel, *grid)."""
 
     title: str
     number: int
@@ -74,53 +61,60 @@ class Case:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores and diagnostics of a model. `pdno.evaluation.verdict` puts them into words, `pdno.run.report` on a page."""
+    """Scores and diagnostics of a model. `pdno.evaluation.verdict` summarises them in words, `pdno.run.report` as HTML."""
 
     scores: dict[str, Score]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     cases: tuple[Case, ...]
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)  # of "points", "field means", "roughness"
     coverage: Curve | None = None
     histogram: Histogram | None = None
     spread_skill: SpreadSkill | None = None
-    trust: Array | None = None  # coverage of LEVEL intervals at each point
-    weak: tuple[Place, ...] = ()  # where LEVEL intervals hold much less than they should
-    axes: dict[str, Array] = field(default_factory=dict)  # nodes of the grid
-    spectra: tuple[Array, Array] | None = None  # of members and observations: (band,)
-    novelty: Array | None = None  # of test inputs
-    novelty_held: Array | None = None  # of validation inputs
-    repair: dict[str, Conformal] = field(default_factory=dict)  # for "points" and "fields"
+    coverage_map: Floats | None = None  # coverage of LEVEL intervals at each point, (channel, *grid)
+    low_coverage: tuple[Region, ...] = ()  # where LEVEL intervals cover significantly less, lowest coverage first
+    axes: dict[str, Array] = field(default_factory=dict)  # name → nodes of each axis of the grid
+    spectra: tuple[Floats, Floats] | None = None  # of members and observations, (band,)
+    novelty: Floats | None = None  # novelty scores of test inputs
+    validation_novelty: Floats | None = None  # novelty scores of validation inputs
+    conformal: dict[str, Conformal] = field(default_factory=dict)  # for "points" and "fields"
 
 
 def evaluate(
-    model: "Surrogate",
+    model: Forecaster,
     data: Dataset | Pairs,
     *,
     members: int = 100,
     seed: int = 0,
     calibrate: int = 100,
     progress: bool = True,
-    **how: Any,
+    **sampling: Any,
 ) -> Evaluation:
-    """Judge a model by the test pairs of these data.
+    """Evaluate a model on the test pairs of these data.
 
     Args:
         model: any model or baseline.
-        data: test pairs to judge by; of a Dataset, validation pairs are those that intervals are repaired with, training
-            pairs tell what ignoring the input would give, and the equation, if it is known, what the residual is.
-        members: to draw for each input.
+        data: test pairs, or a Dataset with them. Of a Dataset, validation pairs serve for conformal calibration, training pairs
+            for scores of unconditional predictions, and the equation, if there is one, for residuals.
+        members: number of members for each input.
         seed: of the members.
-        calibrate: at most this many validation pairs are forecast for the repair; 0 for none.
+        calibrate: maximum number of validation pairs for conformal calibration; 0 for none.
         progress: show a bar on terminals.
-        how: handed on to the model, such as steps=20.
+        sampling: sampling settings of the model, such as steps=20.
+
+    Returns:
+        Scores with standard errors, diagnostics, conformal calibrations and example predictions.
+
+    Raises:
+        UserError: if there are no test pairs, their shapes differ from the training data, or members are too few.
     """
-    whole = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
-    test = _checked(model, whole.test, "test")
-    held = _checked(model, whole.validation[:calibrate], "validation") if whole.validation and calibrate > 0 else None
-    if isinstance(members, bool) or (members < FEWEST and not model.deterministic):
-        raise UserError(f"members = {members}: to judge 90 % intervals, at least {FEWEST} are needed")
-    total = (len(test) + (len(held) if held else 0)) * (1 if model.deterministic else members)
-    with progress_bar("judging", "members") if progress else nullcontext() as bar:
+    dataset = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
+    test = _checked(model, dataset.test, "test")
+    held_out = dataset.validation[:calibrate] if dataset.validation and calibrate > 0 else None
+    calibration = None if held_out is None else _checked(model, held_out, "validation")
+    if isinstance(members, bool) or (members < MIN_MEMBERS and not model.deterministic):
+        raise UserError(f"members = {members}: 90 % intervals require at least {MIN_MEMBERS}")
+    total = (len(test) + (len(calibration) if calibration else 0)) * (1 if model.deterministic else members)
+    with progress_bar("evaluating", "members") if progress else nullcontext() as bar:
         done = 0
 
         def count(more: int) -> None:
@@ -129,204 +123,209 @@ def evaluate(
             if bar is not None:
                 bar(min(done, total), total)
 
-        f = forecast(model, test, members, seed, 0, count, **how)
-        g = forecast(model, held, members, seed, len(test), count, **how) if held else None
-    scores = {**_accuracy(f, test, whole), **_law(f, test, whole)}
-    diagnostics: dict[str, Any] = {} if model.deterministic else _honesty(f, test, scores)
-    repair = {} if g is None or held is None else _repair(f, g, test, held, scores)
-    novelty = None if model.novelty is None else model.novelty.distance(test.a, test.scalars)
+        e = summarise(model, test, members, seed, 0, count, **sampling)
+        c = summarise(model, calibration, members, seed, len(test), count, **sampling) if calibration else None
+    scores = {**_accuracy(e, test, dataset), **_distribution(e, test, dataset)}
+    diagnostics: dict[str, Any] = {} if model.deterministic else _calibration(e, test, scores)
+    conformal = {} if c is None or calibration is None else _conformal(e, c, test, calibration, scores)
+    novelty, validation_novelty = (_novelty(model, pairs) for pairs in (test, calibration))
     if novelty is not None:
-        scores["unfamiliar"] = Score.mean((novelty > 1).astype(float))
-    held_novelty = None if model.novelty is None or held is None else model.novelty.distance(held.a, held.scalars)
-    observed = spectrum(_known(observations(test), test))
+        scores["ood_fraction"] = Score.mean((novelty > 1).astype(float))
+    spectra = e.spectrum.mean(axis=0), spectrum(_masked(observations(test), test)).mean(axis=0)
     return Evaluation(
         scores,
-        _facts(model, whole, f, len(held) if held and repair else 0, how),
-        _cases(model, test, f, scores["mrle" if "mrle" in scores else "rmse"].each, seed, how),
-        repair=repair,
+        _metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling),
+        _cases(test, e, scores["mrle" if "mrle" in scores else "rmse"].each),
+        conformal=conformal,
         novelty=novelty,
-        novelty_held=held_novelty,
-        spectra=(f.spectrum.mean(axis=0), observed.mean(axis=0)),
+        validation_novelty=validation_novelty,
+        spectra=spectra,
         axes=_axes(test),
         **diagnostics,
     )
 
 
-def _checked(model: "Surrogate", pairs: Pairs, what: str) -> Pairs:
-    """Pairs that this model can be asked about."""
+def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
+    """Return the pairs; raise UserError unless the model can be evaluated on them."""
     if not len(pairs):
-        raise UserError(f"there are no {what} pairs to judge by; hold some out, or bring other data")
-    frame = model.fitted()
-    frame.inputs(pairs.a, pairs.scalars)
-    if pairs.u.shape[1:] != frame.u_shape:
-        raise UserError(f"{what} outputs have shape {pairs.u.shape[1:]}, but the model learned {frame.u_shape}")
+        raise UserError(f"there are no {name} pairs to evaluate on; hold some out, or pass other data")
+    model.spaces.inputs(pairs.a, pairs.scalars)
+    if pairs.u.shape[1:] != model.spaces.u_shape:
+        raise UserError(
+            f"{name} outputs have shape {pairs.u.shape[1:]}, expected {model.spaces.u_shape} as in training; pass pairs with "
+            "the same channels and grid"
+        )
     check_finite(pairs)
     return pairs
 
 
-def _known(fields: Array, pairs: Pairs) -> Array:
-    """Fields with zeros where outputs are not known."""
+def _novelty(model: Forecaster, pairs: Pairs | None) -> Floats | None:
+    """Return the novelty scores of the inputs, (sample,), if the model and the pairs exist."""
+    return None if model.novelty is None or pairs is None else model.novelty.distance(pairs.a, pairs.scalars)
+
+
+def _masked(fields: Array, pairs: Pairs) -> Array:
+    """Set points where outputs are missing to 0."""
     return fields if pairs.mask is None else np.where(pairs.mask, fields, 0.0)
 
 
-def _accuracy(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
-    """The mean and one member against the clean u."""
+def _accuracy(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
+    """Score the mean and one member against the clean u."""
     u, mask = test.u, test.mask
-    found = {"rmse": rmse(f.mean, u, mask=mask)}
+    scores = {"rmse": rmse(e.mean, u, mask=mask)}
     size = per_sample(np.square(u), mask=mask)
-    fields = {"mrle": f.mean} | ({"mrle_member": f.member} if f.members > 1 else {})
+    predictions = {"mrle": e.mean} | ({"mrle_member": e.shown[:, 0]} if e.members > 1 else {})
     if len(data.train) and data.train.mask is None:
-        fields["mrle_ignoring_a"] = np.broadcast_to(data.train[:1000].u.mean(axis=0), u.shape)
-    for name, v in fields.items() if size.any() else ():
-        found[name] = mrle(v, u, mask=mask)
-    if f.members > 1 and size.any() and not f.exact:
-        chance = f.std**2 / f.members  # what a mean over so many members owes to it
-        found["mrle_fair"] = Score.root_of_ratio(per_sample((f.mean - u) ** 2 - chance, mask=mask), size)
+        predictions["mrle_unconditional"] = np.broadcast_to(data.train[:MEAN_PAIRS].u.mean(axis=0), u.shape)
+    for name, v in predictions.items() if size.any() else ():
+        scores[name] = mrle(v, u, mask=mask)
+    if e.members > 1 and size.any() and not e.exact_mean:
+        variance_of_mean = e.std**2 / e.members
+        square = per_sample((e.mean - u) ** 2 - variance_of_mean, mask=mask)
+        scores["mrle_debiased"] = Score.root_of_ratio(square, size)
     if data.equation is not None and mask is None:
-        found |= _residuals(data.equation, f, test)
-    return found
+        scores |= _residuals(data.equation, e, test)
+    return scores
 
 
-def _residuals(equation: Equation, f: Forecast, test: Pairs) -> dict[str, Score]:
-    """‖𝒢(v; a)‖/‖𝒢(0; a)‖: 1 for a field of zeros, 0 for a solution."""
+def _residuals(equation: Equation, e: EnsembleSummary, test: Pairs) -> dict[str, Score]:
+    """Score residuals of the equation, ‖𝒢(v; a)‖/‖𝒢(0; a)‖: 1 for v = 0, 0 for a solution."""
     if test.u.shape[1:] != (1, *equation.grid.shape):
         return {}
     reference = equation.residual(np.zeros_like(test.u), test.a)
-    fields = {"mean": f.mean, "u": test.u} | ({"member": f.member} if f.members > 1 else {})
+    fields = {"mean": e.mean, "u": test.u} | ({"member": e.shown[:, 0]} if e.members > 1 else {})
     return {f"residual_{name}": relative_residual(equation.residual(v, test.a), reference) for name, v in fields.items()}
 
 
-def _law(f: Forecast, test: Pairs, data: Dataset) -> dict[str, Score]:
-    """Members against observations."""
+def _distribution(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
+    """Score members against observations."""
     observed, mask = observations(test), test.mask
-    found = {"crps": Score.mean(per_sample(f.crps, mask=mask)), "energy_score": Score.mean(f.energy)}
-    found["spectral_distance"] = spectral_distance(f.spectrum, spectrum(_known(observed, test)))
+    scores = {"crps": Score.mean(per_sample(e.crps, mask=mask)), "energy_score": Score.mean(e.energy)}
+    scores["spectral_distance"] = spectral_distance(e.spectrum, spectrum(_masked(observed, test)))
     if len(data.train) and data.train.mask is None:
-        outputs = data.train[:IGNORING].u
-        found["crps_ignoring_a"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
-    if f.members > 1:
-        found["nll"] = nll(f.mean, f.std, observed, mask=mask)
-        found["mean_std"], found["mstd"] = mean_std(f.std, mask=mask), mstd(f.std, f.members, mask=mask)
+        outputs = data.train[:UNCONDITIONAL_MEMBERS].u
+        scores["crps_unconditional"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
+    if e.members > 1:
+        scores["nll"] = nll(e.mean, e.std, observed, mask=mask)
+        scores["mean_std"], scores["mstd"] = mean_std(e.std, mask=mask), mstd(e.std, e.members, mask=mask)
         noise = _noise_std(data)
         if noise is not None:
-            found["std_over_noise"] = recovered(f.std, noise, mask=mask)
-    return found
+            scores["std_noise_ratio"] = recovered(e.std, noise, mask=mask)
+    return scores
 
 
 def _noise_std(data: Dataset) -> float | None:
-    """Of the noise that was put into the data, where that is known and one number."""
+    """Return the standard deviation of the noise in the data, if it is recorded and a single number."""
     try:
         noise = parse(str(data.provenance.get("noise", "none")))
-    except UserError:  # a law of the user's own
+    except UserError:  # a distribution defined by the user
         return None
     return float(noise.std) if isinstance(noise, Gaussian | GaussianMixture | FieldNoise) else None
 
 
 def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
+    """Return the CRPS of outputs (member, channel, *grid) for the observation of test pair i."""
     running = RunningCRPS(np.nan_to_num(observed))
     running.add(outputs)
     return float(per_sample(running.value[None], mask=None if test.mask is None else test.mask[i : i + 1])[0])
 
 
-def _honesty(f: Forecast, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
-    """Observations among members; adds coverage and spread to the scores."""
+def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
+    """Return the diagnostics of ranks as fields of `Evaluation`; add coverage, width and spread–skill ratio to the scores."""
     mask, observed = test.mask, observations(test)
-    levels = np.linspace(0.02, 0.98, 49)
-    for level in [level for level in LEVELS if f.members >= (1 + level) / (1 - level) - 1e-9]:
-        inside = (np.abs(f.pit - 0.5) <= level / 2).astype(float)
+    for level in [level for level in LEVELS if e.members >= (1 + level) / (1 - level) - 1e-9]:
+        inside = (np.abs(e.pit - 0.5) <= level / 2).astype(float)
         scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
-    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*f.interval(LEVEL), mask=mask)
-    averaged = ENDLESS if f.exact else f.members  # that the mean is one of
-    spread = spread_skill(f.std, _known(observed - f.mean, test), averaged, mask=mask)
+    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*e.interval(LEVEL), mask=mask)
+    averaged = INFINITE if e.exact_mean else e.members
+    spread = spread_skill(e.std, _masked(observed - e.mean, test), averaged, mask=mask)
     scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
-    inside = np.abs(f.pit - 0.5) <= LEVEL / 2
-    known = np.ones(inside.shape, dtype=bool) if mask is None else mask
-    trust = np.where(known, inside, 0).sum(axis=0) / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
-    weak = (
-        weak_region(inside, _axes(test), LEVEL, known),
-        weak_range(inside, f.mean, LEVEL, "u is predicted", known),  # not by spread: a small one may be so by chance
+    inside = np.abs(e.pit - 0.5) <= LEVEL / 2
+    present = np.ones(inside.shape, dtype=bool) if mask is None else mask
+    counts = np.where(present.any(axis=0), present.sum(axis=0), np.nan)
+    coverage_map = np.where(present, inside, 0).sum(axis=0) / counts
+    regions = (
+        low_coverage_region(inside, _axes(test), LEVEL, present),
+        low_coverage_range(inside, e.mean, LEVEL, "the prediction is", present),  # not by spread, which is small also by chance
     )
-    whole = {"field means": f.whole[:, :1], "roughness": f.whole[:, 1:]}
+    wholes = {"field means": e.functional_pit[:, :1], "roughness": e.functional_pit[:, 1:]}
     return {
         "diagnoses": {
-            "points": diagnose(f.pit, mask=mask, alarm=ALARM / 3),
-            **{name: diagnose(pit, alarm=ALARM / 3) for name, pit in whole.items()},
+            "points": diagnose(e.pit, mask=mask, alpha=ALPHA / 3),
+            **{name: diagnose(pit, alpha=ALPHA / 3) for name, pit in wholes.items()},
         },
-        "coverage": coverage(f.pit, levels, mask=mask),
-        "histogram": rank_histogram(f.pit, mask=mask),
+        "coverage": coverage(e.pit, CURVE_LEVELS, mask=mask),
+        "histogram": rank_histogram(e.pit, mask=mask),
         "spread_skill": spread,
-        "trust": trust,
-        "weak": tuple(sorted((place for place in weak if place is not None), key=lambda place: place.share)),
+        "coverage_map": coverage_map,
+        "low_coverage": tuple(sorted((r for r in regions if r is not None), key=lambda r: r.coverage)),
     }
 
 
-def _repair(f: Forecast, g: Forecast, test: Pairs, held: Pairs, scores: dict[str, Score]) -> dict[str, Conformal]:
-    """Intervals for points and bands for whole fields, from the held-out forecast g, tried on f."""
-    observed, mask = _known(observations(test), test), test.mask
-    fields = *g.interval(LEVEL), g.std, _known(observations(held), held)
-    known = np.ones(held.u.shape, dtype=bool) if held.mask is None else held.mask
-    known = known & (known.sum(axis=0) >= NEEDED)  # points that are known too seldom keep their intervals
-    if not known.any():
+def _conformal(
+    e: EnsembleSummary, c: EnsembleSummary, test: Pairs, calibration: Pairs, scores: dict[str, Score]
+) -> dict[str, Conformal]:
+    """Calibrate pointwise intervals and bands for whole fields on the ensembles c; score them on the test ensembles e."""
+    observed, mask = _masked(observations(test), test), test.mask
+    fields = *c.interval(LEVEL), c.std, _masked(observations(calibration), calibration)
+    present = np.ones(calibration.u.shape, dtype=bool) if calibration.mask is None else calibration.mask
+    present = present & (present.sum(axis=0) >= MIN_CALIBRATION_PAIRS)  # points with fewer observations keep their intervals
+    if not present.any():
         return {}
-    found = {
-        "points": Conformal.of(*fields, LEVEL, mask=known),
-        "fields": Conformal.of(*fields, LEVEL, share=1.0, mask=known),
-    }
-    for name, conformal in found.items():
-        low, high = conformal.repair(*f.interval(LEVEL), f.std)
-        inside = (low <= observed) & (observed <= high)
-        if name == "points":
-            scores["coverage_90_repaired"] = Score.mean(per_sample(inside.astype(float), mask=mask))
-            scores["width_90_repaired"] = sharpness(low, high, mask=mask)
-        else:
-            known = inside if mask is None else inside | ~mask
-            scores["fields_90_repaired"] = Score.mean(known.reshape(len(known), -1).all(axis=1).astype(float))
-    return found
+    points = Conformal.of(*fields, LEVEL, mask=present)
+    low, high = points.apply(*e.interval(LEVEL), e.std)
+    inside = (low <= observed) & (observed <= high)
+    scores["coverage_90_conformal"] = Score.mean(per_sample(inside.astype(float), mask=mask))
+    scores["width_90_conformal"] = sharpness(low, high, mask=mask)
+    bands = Conformal.of(*fields, LEVEL, share=1.0, mask=present)
+    low, high = bands.apply(*e.interval(LEVEL), e.std)
+    inside = (low <= observed) & (observed <= high)
+    inside = inside if mask is None else inside | ~mask
+    scores["band_coverage_90_conformal"] = Score.mean(inside.reshape(len(inside), -1).all(axis=1).astype(float))
+    return {"points": points, "fields": bands}
 
 
-def _facts(model: "Surrogate", data: Dataset, f: Forecast, held: int, how: dict[str, Any]) -> dict[str, Any]:
+def _metadata(model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, sampling: dict[str, Any]) -> dict[str, Any]:
+    """Return what the scores refer to; `pairs` is the number of calibration pairs."""
     return {
         "data": str(data.provenance.get("name", "pairs")),
         "noise": data.provenance.get("noise"),
         "grid": "x".join(map(str, data.test.u.shape[2:])),
         "train": len(data.train) or model.provenance.get("pairs"),
         "inputs": len(data.test),
-        "held": held,
+        "calibration_pairs": pairs,
         "observed": "u" if data.test.u_eta is None else "u_eta",
-        "members": f.members,
-        "evaluations": model.evaluations(**how),
+        "members": e.members,
+        "evaluations": model.evaluations(**sampling),
         "parameters": model.parameters,
-        "sample_seconds": f.seconds,
+        "sample_seconds": e.seconds,
         "deterministic": model.deterministic,
-        "alarm": None if model.novelty is None else float(model.novelty.alarm),
-        "mrle_spread": _spread(f, data.test),
+        "novelty_alpha": None if model.novelty is None else float(model.novelty.alpha),
+        "relative_spread": _relative_spread(e, data.test),
     }
 
 
-def _spread(f: Forecast, test: Pairs) -> float | None:
-    """Size of the members' spread in units of u, to be compared with the relative error."""
-    variance, size = (per_sample(np.square(_known(v, test)), mask=test.mask).mean() for v in (f.std, test.u))
-    return float(np.sqrt(variance / size)) if size > 0 and f.members > 1 else None
+def _relative_spread(e: EnsembleSummary, test: Pairs) -> float | None:
+    """Return RMS of std / RMS of u, which is comparable with the relative error; None without spread or for u = 0."""
+    variance, size = (per_sample(np.square(_masked(v, test)), mask=test.mask).mean() for v in (e.std, test.u))
+    return float(np.sqrt(variance / size)) if size > 0 and e.members > 1 else None
 
 
 def _axes(pairs: Pairs) -> dict[str, Array]:
-    """Nodes of the grid of u by name; numbers where there are no coordinates, or coordinates that are no numbers."""
+    """Return name → nodes of each axis of u; indices where there are no numerical coordinates."""
     u = pairs.xarray["u"]
     nodes = {str(x): pairs.xarray[x].values if x in pairs.xarray.coords else np.arange(u.sizes[x]) for x in u.dims[2:]}
     return {x: v if v.dtype.kind in "iuf" else np.arange(len(v)) for x, v in nodes.items()}
 
 
-def _cases(model: "Surrogate", test: Pairs, f: Forecast, errors: Array, seed: int, how: dict[str, Any]) -> tuple[Case, ...]:
-    """The best, a typical and the worst input, by the relative error of the mean."""
-    order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]  # outputs that are zero come last
-    places = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
-    observed, (lower, upper) = observations(test), f.interval(LEVEL)
+def _cases(test: Pairs, e: EnsembleSummary, errors: Floats) -> tuple[Case, ...]:
+    """Return the inputs with the smallest, the median and the largest relative error of the mean."""
+    order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]  # errors for u = 0 are NaN and sorted last
+    ranks = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
+    observed, (lower, upper) = observations(test), e.interval(LEVEL)
     cases = []
-    for title, place in places.items():
-        i = int(order[place])
-        a, s = test.a[i : i + 1], None if test.scalars is None else test.scalars[i : i + 1]
-        shown = 1 if model.deterministic else min(SHOWN, f.members)
-        members = np.concatenate([values for _, _, values in model.stream(a, s, shown, seed, None, i, **how)])
-        fields = (test.u[i], observed[i], f.mean[i], f.std[i], lower[i], upper[i])
-        cases.append(Case(title, i, a[0], *fields, members))
+    for title, rank in ranks.items():
+        i = int(order[rank])
+        fields = (test.a[i], test.u[i], observed[i], e.mean[i], e.std[i], lower[i], upper[i], e.shown[i])
+        cases.append(Case(title, i, *fields))
     return tuple(cases)

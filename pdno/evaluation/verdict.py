@@ -1,11 +1,11 @@
-"""The verdict in plain words: how accurate is the model, are its error bars honest, and where should it not be trusted?
+"""Summary of an evaluation in words: accuracy, calibration and limitations of the model.
 
-    accuracy      good if the error is below a tenth of that of ignoring the input, fair below a half
-    honesty       good unless 90 % intervals demonstrably hold less than 87 or more than 93 % of observations, fair unless less
-                  than 82 or more than 98 %; fair at best if whole fields are wrong
-    caution       the part of the domain, and the range of predictions, where intervals hold least; inputs that stand out
+    accuracy       good if the error is below 10 % of that of the unconditional mean, fair below 50 %
+    calibration    good unless the coverage of 90 % intervals is significantly below 87 % or above 93 %, fair unless
+                   significantly below 82 % or above 98 %; at best fair if whole fields are miscalibrated
+    limitations    regions and ranges of predictions with low coverage; out-of-distribution inputs
 
-"Demonstrably" is by 2.6 standard errors over the test inputs.
+"Significantly" means by more than 2.6 standard errors over the test inputs.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,30 @@ from typing import Literal
 import numpy as np
 
 from .calibration import Diagnosis
-from .metrics import Score
-from .scoring import ALARM, LEVEL, Evaluation
+from .score import Score
+from .scoring import ALPHA, LEVEL, Evaluation
 
 __all__ = ["Statement", "percent", "rounded", "verdict"]
 
 Grade = Literal["good", "fair", "poor", "unknown"]
-SMALL, LARGE = 0.03, 0.08  # departures of the coverage of 90 % intervals: what is honest, and what is not
-SURE = 2.6  # standard errors: one in a hundred by chance
-STRONG = 0.15  # of a component of ranks: what counts for whole fields, however many of them show less
-FEW = 20  # test inputs
 
-ABOUT = "Are the error bars honest?"
-WORDS = {"skewed": "skewed the wrong way", "wrong shape": "of the wrong shape"}
-WHOLES = {
-    ("field means", "too narrow"): "errors that all points of a field share are larger than the members say",
-    ("field means", "too wide"): "members differ as whole fields more than observations do",
-    ("field means", "biased high"): "members lie too high as whole fields",
-    ("field means", "biased low"): "members lie too low as whole fields",
+ACCURACY = "Accuracy"
+CALIBRATION = "Calibration"
+LIMITATIONS = "Limitations"
+
+GOOD_DEVIATION = 0.03  # of the coverage of 90 % intervals from its nominal level
+FAIR_DEVIATION = 0.08  # likewise
+SIGNIFICANT = 2.6  # standard errors: exceeded with probability 0.01
+STRONG_COMPONENT = 0.15  # smallest component of ranks of whole fields that is reported, however significant
+FEW_INPUTS = 20  # test inputs below which scores are called imprecise
+OUTLIER = 5  # largest error / mean error that is reported
+
+FINDING_WORDS = {"skewed": "of the wrong skewness", "wrong shape": "of the wrong shape"}
+WHOLE_FIELD_WORDS = {
+    ("field means", "too narrow"): "errors that all points share are larger than the spread of the members",
+    ("field means", "too wide"): "errors that all points share are smaller than the spread of the members",
+    ("field means", "biased high"): "the means of members are too high",
+    ("field means", "biased low"): "the means of members are too low",
     ("roughness", "biased high"): "members are rougher than observations",
     ("roughness", "biased low"): "members are smoother than observations",
 }
@@ -48,15 +54,15 @@ class Statement:
 
 
 def verdict(e: Evaluation) -> tuple[Statement, ...]:
-    """Accuracy, honesty and caution, in this order."""
-    return _accuracy(e), _honesty(e), _caution(e)
+    """Return statements about accuracy, calibration and limitations, in this order."""
+    return _accuracy(e), _calibration(e), _limitations(e)
 
 
 # Numbers for readers
 
 
 def rounded(value: float, error: float | None = None) -> tuple[str, str]:
-    """A number and its error, both to the second digit of the error.
+    """Return a number and its error as text, both to the second digit of the error.
 
     >>> rounded(0.059812, 0.00097), rounded(1234.5, 2.0), rounded(0.5, None)
     (('0.05981', '0.00097'), ('1234.5', '2.0'), ('0.5', '–'))
@@ -70,7 +76,7 @@ def rounded(value: float, error: float | None = None) -> tuple[str, str]:
 
 
 def percent(x: float, error: float | None = None) -> str:
-    """A fraction for readers.
+    """Return a fraction as text.
 
     >>> percent(0.00543), percent(0.9031), percent(2e-9), percent(0.0598, 0.00097)
     ('0.54 %', '90.3 %', '2e-07 %', '5.980 ± 0.097 %')
@@ -82,7 +88,7 @@ def percent(x: float, error: float | None = None) -> str:
     return f"{100 * x:.1f} %" if abs(x) >= 0.1 else f"{100 * x:.2g} %"
 
 
-def _of(score: Score) -> str:
+def _percent(score: Score) -> str:
     return percent(score.value, score.error)
 
 
@@ -90,117 +96,126 @@ def _graded(value: float, good: float, fair: float) -> Grade:
     return "good" if value <= good else "fair" if value <= fair else "poor"
 
 
-# How accurate?
+# Accuracy
 
 
 def _accuracy(e: Evaluation) -> Statement:
-    about = "How accurate?"
     if "mrle" not in e.scores:
-        text = "All test outputs are zero, so that there is no relative error."
-        return Statement(about, "unknown", f"The mean is off by {e.scores['rmse'].value:.3g} (root mean square).", text)
-    error, fair = e.scores["mrle"], e.scores.get("mrle_fair")
-    clean = e.facts["observed"] == "u_eta" or e.facts["noise"] == "none"
+        text = "All test outputs are zero, so the relative error is undefined."
+        return Statement(ACCURACY, "unknown", f"The root mean square error of the mean is {e.scores['rmse'].value:.3g}.", text)
+    error, debiased = e.scores["mrle"], e.scores.get("mrle_debiased")
+    clean = e.metadata["observed"] == "u_eta" or e.metadata["noise"] == "none"
     each = error.each[np.isfinite(error.each)]
-    text = f"Relative L2 error over {len(each)} test inputs: {_of(error)}, from {percent(each.min())} to {percent(each.max())}."
-    if fair is not None and clean and fair.value < 0.95 * error.value:
-        text += f" Part of it is chance, as the mean is that of {e.facts['members']} members: of many more, it would be "
-        text += f"about {percent(fair.value)} off." if fair.value > 0 else "as good as exact."
+    text = f"Relative L2 error over {len(each)} test inputs: {_percent(error)}, range {percent(each.min())} to "
+    text += f"{percent(each.max())}."
+    if debiased is not None and clean and debiased.value < 0.95 * error.value:
+        text += f" Part of it is the sampling error of a mean over {e.metadata['members']} members; with many more members, "
+        text += f"the error would be about {percent(debiased.value)}." if debiased.value > 0 else "the error would be near 0."
     if not clean:
-        text += " Whether these outputs carry noise was not told; if they do, it counts as error here."
-        if "mrle_spread" in e.facts:
-            text += f" The members differ from their mean by {percent(e.facts['mrle_spread'])}."
-    grade, ignoring = _graded(error.value, 0.05, 0.2), e.scores.get("mrle_ignoring_a")
-    headline = f"The mean is {percent(error.value)} off {'the clean solution' if clean else 'the test outputs'}."
-    if ignoring is not None:
-        best = error.value if fair is None or not clean else fair.value  # more members are to be had
-        grade = _graded(best / max(ignoring.value, 1e-300), 0.1, 0.5)
+        text += " The noise level is unknown; noise in the test outputs counts as error here."
+        if e.metadata["relative_spread"] is not None:
+            text += f" The spread of the members is {percent(e.metadata['relative_spread'])} of the outputs."
+    grade, unconditional = _graded(error.value, 0.05, 0.2), e.scores.get("mrle_unconditional")
+    reference = "clean solution" if clean else "test outputs"
+    headline = f"The mean differs from the {reference} by {percent(error.value)}."
+    if unconditional is not None:
+        best = error.value if debiased is None or not clean else debiased.value  # attained with more members
+        grade = _graded(best / max(unconditional.value, 1e-300), 0.1, 0.5)
         if not clean:
-            grade = _graded(e.scores["crps"].value / max(e.scores["crps_ignoring_a"].value, 1e-300), 0.5, 0.9)
-        text += f" The average training output, which ignores the input, is off by {percent(ignoring.value)}."
-        if error.value > ignoring.value:
-            grade, headline = "poor", f"{headline[:-1]}, worse than ignoring the input ({percent(ignoring.value)})."
-    return Statement(about, grade, headline, text)
+            grade = _graded(e.scores["crps"].value / max(e.scores["crps_unconditional"].value, 1e-300), 0.5, 0.9)
+        text += f" The error of the unconditional mean (average training output) is {percent(unconditional.value)}."
+        if error.value > unconditional.value:
+            grade = "poor"
+            headline = f"{headline[:-1]}, more than the unconditional mean ({percent(unconditional.value)})."
+    return Statement(ACCURACY, grade, headline, text)
 
 
-# Are the error bars honest?
+# Calibration
 
 
-def _honesty(e: Evaluation) -> Statement:
-    if e.facts["deterministic"]:
-        return _no_error_bars(e)
+def _calibration(e: Evaluation) -> Statement:
+    if e.metadata["deterministic"]:
+        return _deterministic(e)
     measured = e.scores["coverage_90"]
-    told, direction = f"90 % intervals hold {_of(measured)} of observations", "wide" if measured.value > LEVEL else "narrow"
-    if not e.diagnoses["points"].judged:
-        few = f"{e.facts['inputs']} test input{'s' * (e.facts['inputs'] > 1)}"
-        return Statement(ABOUT, "unknown", f"{few} cannot tell: {told}.", f"At least {FEW} should be judged by.{_repaired(e)}")
-    sure = SURE * measured.error if np.isfinite(measured.error) else 0.0
-    grade = _graded(max(0.0, abs(measured.value - LEVEL) - sure), SMALL, LARGE)
+    coverage = f"90 % intervals cover {_percent(measured)} of observations"
+    direction = "wide" if measured.value > LEVEL else "narrow"
+    if not e.diagnoses["points"].enough_samples:
+        few = f"{e.metadata['inputs']} test input{'s are' if e.metadata['inputs'] > 1 else ' is'} too few"
+        text = f"Use at least {FEW_INPUTS} test inputs.{_conformal(e)}"
+        return Statement(CALIBRATION, "unknown", f"{few} to assess calibration: {coverage}.", text)
+    slack = SIGNIFICANT * measured.error if np.isfinite(measured.error) else 0.0
+    grade = _graded(max(0.0, abs(measured.value - LEVEL) - slack), GOOD_DEVIATION, FAIR_DEVIATION)
     headline = {
-        "good": f"The error bars are honest on average: {told}.",
-        "fair": f"The error bars are somewhat too {direction}: {told}.",
-        "poor": f"The error bars are too {direction}: {told}.",
+        "good": f"The intervals are calibrated on average: {coverage}.",
+        "fair": f"The intervals are somewhat too {direction}: {coverage}.",
+        "poor": f"The intervals are too {direction}: {coverage}.",
     }[grade]
     wholes = [
-        WHOLES[name, finding]
+        WHOLE_FIELD_WORDS[name, finding]
         for name, d in e.diagnoses.items()
         for finding in d.findings
-        if (name, finding) in WHOLES and abs(d.orders[0 if "biased" in finding else 1].mean) > STRONG
+        if (name, finding) in WHOLE_FIELD_WORDS and abs(d.orders[0 if "biased" in finding else 1].mean) > STRONG_COMPONENT
     ]
     if wholes and grade == "good":
-        grade, headline = "fair", f"Point by point the error bars are honest ({told}), but not for whole fields."
+        grade, headline = "fair", f"The intervals are calibrated at points ({coverage}), but not for whole fields."
     text = _tested(e.diagnoses["points"])
     if wholes:
-        text += f" Taken as whole fields, {'; '.join(wholes)}."
+        text += f" For whole fields, {'; '.join(wholes)}."
     if grade != "good":
-        text += _repaired(e)
-    return Statement(ABOUT, grade, headline, text)
+        text += _conformal(e)
+    return Statement(CALIBRATION, grade, headline, text)
 
 
 def _tested(d: Diagnosis) -> str:
-    """What the test of ranks says."""
-    rate = f"{d.samples} fields, false-alarm rate {percent(ALARM)}"
+    """Describe the result of the test of ranks."""
+    rate = f"{d.samples} fields, false-positive rate {percent(ALPHA)}"
     if not d.findings:
-        return f"No bias, wrong width or wrong shape can be detected ({rate})."
-    return f"Detected: members are {', '.join(WORDS.get(finding, finding) for finding in d.findings)} ({rate})."
+        return f"No bias, wrong width or wrong shape was detected by the calibration test ({rate})."
+    findings = ", ".join(FINDING_WORDS.get(finding, finding) for finding in d.findings)
+    return f"The calibration test detects that members are {findings} ({rate})."
 
 
-def _repaired(e: Evaluation) -> str:
-    repaired = e.scores.get("coverage_90_repaired")
-    if repaired is None:
+def _conformal(e: Evaluation) -> str:
+    """Describe the coverage of conformal intervals."""
+    conformal = e.scores.get("coverage_90_conformal")
+    if conformal is None:
         return ""
-    if repaired.value < LEVEL - LARGE:
-        return f" Here even intervals repaired with held-out pairs hold only {_of(repaired)}: these inputs are different."
-    return f" Intervals repaired with {e.facts['held']} held-out pairs hold {_of(repaired)}; `pdno predict` writes them."
+    if conformal.value < LEVEL - FAIR_DEVIATION:
+        return f" Even conformal intervals cover only {_percent(conformal)} here: check for distribution shift."
+    pairs = e.metadata["calibration_pairs"]
+    return f" Conformal intervals from {pairs} calibration pairs cover {_percent(conformal)}; `pdno predict` computes them."
 
 
-def _no_error_bars(e: Evaluation) -> Statement:
-    text = "Its members are all the same."
-    if "coverage_90_repaired" in e.scores:
-        text += f" 90 % intervals from held-out errors are {e.scores['width_90_repaired'].value:.3g} wide." + _repaired(e)
-    return Statement(ABOUT, "unknown", "This model has no error bars of its own.", text)
+def _deterministic(e: Evaluation) -> Statement:
+    text = "Its ensemble has a single member."
+    if "coverage_90_conformal" in e.scores:
+        text += f" Conformal 90 % intervals have the mean width {e.scores['width_90_conformal'].value:.3g}." + _conformal(e)
+    return Statement(CALIBRATION, "unknown", "This model is deterministic and predicts no intervals.", text)
 
 
-# Where not to trust it?
+# Limitations
 
 
-def _caution(e: Evaluation) -> Statement:
-    inputs, found = e.facts["inputs"], []
+def _limitations(e: Evaluation) -> Statement:
+    inputs, alpha, findings = e.metadata["inputs"], e.metadata["novelty_alpha"], []
     count = 0 if e.novelty is None else int((e.novelty > 1).sum())
-    odd = count > max(2, 3 * (e.facts["alarm"] or 0) * inputs)
-    if odd:
-        found.append(f"{count} of {inputs} test inputs are unlike the training inputs; their error bars cannot be trusted.")
-    shares = [f"{percent(place.share, place.error)} {place.words}" for place in e.weak]
-    found += [f"90 % intervals hold least, {', and '.join(shares)}."] if shares else []
+    shifted = count > max(2, 3 * (alpha or 0) * inputs)
+    if shifted:
+        findings.append(f"{count} of {inputs} test inputs are flagged as out of distribution; their intervals are unreliable.")
+    regions = [f"{percent(r.coverage, r.error)} {r.description}" for r in e.low_coverage]
+    findings += [f"The lowest coverage of 90 % intervals is {', and '.join(regions)}."] if regions else []
     if "mrle" in e.scores:
         each = np.nan_to_num(e.scores["mrle"].each)
-        if each.max() > 5 * e.scores["mrle"].value:
-            found.append(f"The error of test input {each.argmax()} is {percent(each.max())}, far above the average.")
-    if inputs < FEW:
-        found.append(f"Only {inputs} test input{'s were' if inputs > 1 else ' was'} judged; take these numbers as rough.")
-    headline, rest = (found[0], found[1:]) if found else ("No weak place was found among the test inputs.", [])
-    if e.facts["alarm"] is not None and not odd:
-        rest.append(
-            "Inputs of another kind than those learned from are beyond any test made here: `pdno predict` flags them as "
-            f"unfamiliar (and about {percent(e.facts['alarm'])} of inputs of the same kind by mistake)."
+        if each.max() > OUTLIER * e.scores["mrle"].value:
+            findings.append(f"The error of test input {each.argmax()} is {percent(each.max())}, far above the average.")
+    if inputs < FEW_INPUTS:
+        findings.append(
+            f"There {'are' if inputs > 1 else 'is'} only {inputs} test input{'s' * (inputs > 1)}: scores are imprecise."
         )
-    return Statement("Where not to trust it?", "poor" if odd else "fair" if found else "good", headline, " ".join(rest))
+    headline, rest = (findings[0], findings[1:]) if findings else ("No region of low coverage was found.", [])
+    if alpha is not None and not shifted:
+        rest.append(
+            "These scores do not apply to inputs from another distribution; `pdno predict` flags inputs that appear to be out "
+            f"of distribution, with a false-positive rate of about {percent(alpha)}."
+        )
+    return Statement(LIMITATIONS, "poor" if shifted else "fair" if findings else "good", headline, " ".join(rest))

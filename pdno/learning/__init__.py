@@ -1,1 +1,5 @@
-"""How a network learns from pairs: the loop, going on after anything, normalisation."""
+"""Training of networks on pairs: settings, time budget, loop, checkpoints and normalisation."""
+
+from .. import lazy_submodules
+
+__getattr__ = lazy_submodules(__name__)

@@ -1,10 +1,10 @@
-"""What a training run leaves in its folder, and how it goes on from there.
+"""Files of a training run, and how an interrupted run is resumed from them.
 
-    checkpoint.safetensors           weights, moving average, optimiser, step (and .previous, the one before)
-    metrics.jsonl                    a row every so many steps, without a clock: the same bytes for the same run
+    checkpoint.safetensors           weights, moving average, optimiser, step (and .previous, the checkpoint before it)
+    metrics.jsonl                    a row every `log_every` steps, without times: the same bytes for the same run
     times.jsonl                      when those rows were written, in seconds of this session
 
-A run that was killed is taken up at its last checkpoint; rows that were written after it are dropped and written again.
+A run that was killed resumes from its last checkpoint; rows that were logged after it are dropped and written again.
 """
 
 import json
@@ -21,15 +21,16 @@ from torch.optim.swa_utils import AveragedModel
 
 from ..errors import UserError
 from ..work import checkpoint
-from ..work.whole import replacing
+from ..work.files import replacing
+from ..work.folder import RunFolder
 
-__all__ = ["Record", "State", "read_rows", "sessions"]
+__all__ = ["Record", "TrainingState", "read_rows", "session_seconds"]
 
 KIND = "training"
 
 
 @dataclass
-class State:
+class TrainingState:
     """Everything that the next step depends on."""
 
     network: nn.Module
@@ -44,20 +45,21 @@ class State:
         return self.network if self.average is None else self.average.module
 
     def mean_loss(self) -> float:
-        """The mean since the last time it was asked for."""
+        """Return the mean loss since the last call."""
         losses, self.losses = self.losses, []
         return math.fsum(losses) / len(losses)
 
     def tensors(self) -> dict[str, Tensor]:
-        found = {f"network.{name}": v for name, v in self.network.state_dict().items()}
+        """Return copies of all tensors by name, on the CPU."""
+        named = {f"network.{name}": v for name, v in self.network.state_dict().items()}
         if self.average is not None:
-            found |= {f"ema.{name}": v for name, v in self.average.state_dict().items()}
+            named |= {f"ema.{name}": v for name, v in self.average.state_dict().items()}
         for name, parameter in self.network.named_parameters():
-            found |= {f"optimizer.{name}.{key}": v for key, v in self.optimizer.state.get(parameter, {}).items()}
-        return {name: v.detach().cpu().contiguous().clone() for name, v in found.items()}
+            named |= {f"optimizer.{name}.{key}": v for key, v in self.optimizer.state.get(parameter, {}).items()}
+        return {name: v.detach().cpu().contiguous().clone() for name, v in named.items()}
 
     def restore(self, tensors: dict[str, Tensor], step: int, losses: list[float]) -> None:
-        """Copy values in place: strides, and with them the order of every sum, stay those of a run that never stopped."""
+        """Copy values in place: strides, and with them the order of every sum, stay those of an uninterrupted run."""
         self.network.load_state_dict(_below("network", tensors))
         if self.average is not None:
             self.average.load_state_dict(_below("ema", tensors))
@@ -75,64 +77,72 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Record:
-    """The folder of a run; with None as the folder nothing is written, and rows are kept in memory.
+    """Checkpoints and logs of a run; with None as the folder nothing is written, and rows are kept in memory.
 
     Args:
-        folder: of the run, created if need be.
-        plan: settings, as plain JSON types, that a run must share to be gone on with.
-        writes: whether this process writes; the others of a distributed run only read.
+        folder: of the run, created if necessary.
+        plan: settings, as plain JSON types, that must equal those of a run to be resumed.
+        writes: whether this process writes; the other processes of a distributed run only read.
     """
 
     def __init__(self, folder: Path | None, plan: dict[str, Any], writes: bool = True) -> None:
-        self.folder, self.plan, self.writes = folder, json.loads(json.dumps(plan)), writes and folder is not None
+        self.files = None if folder is None else RunFolder(folder)
+        self.plan, self.writes = json.loads(json.dumps(plan)), writes
         self.rows: list[dict[str, Any]] = []
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def resume(self, state: State, tell: Callable[[str], None]) -> int | None:
-        """Put the state back to the last checkpoint, and return the run's number of steps; None if there is none."""
-        if self.folder is None:
+    def resume(self, state: TrainingState, warn: Callable[[str], None]) -> int | None:
+        """Restore the state from the last checkpoint.
+
+        Returns:
+            The number of steps of the run; None if there is no checkpoint.
+
+        Raises:
+            UserError: if the checkpoint belongs to a run with other settings or to another network.
+        """
+        if self.files is None:
             return None
-        found = checkpoint.latest(self.folder / "checkpoint.safetensors", KIND, tell)
-        if found is None:
+        latest = checkpoint.latest(self.files.checkpoint, KIND, warn)
+        if latest is None:
             return None
-        tensors, metadata = found
+        tensors, metadata = latest
+        folder = self.files.path
         if metadata["plan"] != self.plan:
             changed = ", ".join(sorted(_differences(metadata["plan"], self.plan)))
-            raise UserError(f"{self.folder} holds a run with other settings ({changed}); choose another folder for this one")
+            raise UserError(f"{folder} holds a run with other settings ({changed}); choose another folder for this one")
         try:
             state.restore(tensors, int(metadata["step"]), list(metadata["losses"]))
         except (RuntimeError, KeyError):
-            raise UserError(f"the checkpoint in {self.folder} belongs to another network; choose another folder") from None
-        self._keep_rows(state.step)
+            raise UserError(f"the checkpoint in {folder} belongs to another network; choose another folder") from None
+        self._drop_rows_after(state.step, self.files)
         return int(metadata["total"])
 
-    def checkpoint(self, state: State, total: int) -> None:
-        """Write the state; the rows of the log are on the disk before it is."""
-        if not self.writes or self.folder is None:
+    def checkpoint(self, state: TrainingState, total: int) -> None:
+        """Write the state; the rows of the log reach the disk first."""
+        if not self.writes or self.files is None:
             return
-        for name in ("metrics.jsonl", "times.jsonl"):
-            if (path := self.folder / name).exists():
+        for path in (self.files.metrics, self.files.times):
+            if path.exists():
                 with path.open("rb+") as file:
                     os.fsync(file.fileno())
         metadata = {"plan": self.plan, "step": state.step, "total": total, "losses": state.losses}
-        checkpoint.save(self.folder / "checkpoint.safetensors", KIND, state.tensors(), metadata, previous=True)
+        checkpoint.save(self.files.checkpoint, KIND, state.tensors(), metadata, previous=True)
 
     def add(self, row: dict[str, Any], seconds: float) -> None:
-        """Log a row, and when it was."""
+        """Log a row, and the time at which it was logged."""
         self.rows.append(row)
-        if self.writes and self.folder is not None:
-            for name, entry in (("metrics.jsonl", row), ("times.jsonl", {"step": row["step"], "seconds": round(seconds, 3)})):
-                with (self.folder / name).open("a") as file:
+        if self.writes and self.files is not None:
+            entries = ((self.files.metrics, row), (self.files.times, {"step": row["step"], "seconds": round(seconds, 3)}))
+            for path, entry in entries:
+                with path.open("a") as file:
                     file.write(json.dumps(entry) + "\n")
 
-    def _keep_rows(self, step: int) -> None:
+    def _drop_rows_after(self, step: int, files: RunFolder) -> None:
         """Drop rows that were logged after the checkpoint."""
-        assert self.folder is not None
-        for name in ("metrics.jsonl", "times.jsonl"):
-            path = self.folder / name
+        for path in (files.metrics, files.times):
             kept = [row for row in read_rows(path) if row["step"] <= step]
-            if name == "metrics.jsonl":
+            if path == files.metrics:
                 self.rows = kept
             if self.writes:
                 with replacing(path) as partial:
@@ -140,7 +150,7 @@ class Record:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log; a last line that was cut short is left out."""
+    """Return the rows of a log; a last line that was cut short is ignored."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -150,14 +160,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def sessions(folder: Path) -> list[float]:
-    """Seconds of each session of the run in a folder: in times.jsonl they begin anew."""
-    times = [float(row["seconds"]) for row in read_rows(folder / "times.jsonl")]
+def session_seconds(folder: Path) -> list[float]:
+    """Return the duration of each session of a run, in seconds: the times in times.jsonl restart with each session."""
+    times = [float(row["seconds"]) for row in read_rows(RunFolder(folder).times)]
     return [t for i, t in enumerate(times) if i + 1 == len(times) or times[i + 1] < t]
 
 
 def _differences(a: Any, b: Any, name: str = "") -> set[str]:
-    """Dotted names of the settings in which two plans differ."""
+    """Return the dotted names of the settings in which two plans differ."""
     if isinstance(a, dict) and isinstance(b, dict):
         parts = [_differences(a.get(k), b.get(k), f"{name}.{k}" if name else str(k)) for k in {*a, *b}]
         return set().union(*parts)

@@ -1,11 +1,28 @@
-"""Mean operators m(a): regressions of u on a, each a surrogate of its own and the first part of u | a = m(a) + residual."""
+"""Mean models m(a) ≈ E[u | a]: regressions of u on a, the first part of u | a = m(a) + residual."""
 
-from .base import Mean
-from .build import MEANS, is_saveable, mean_of
-from .kernel.kernel import Kernel
-from .linear.linear import Linear
+from .. import lazy_submodules
+from .base import Mean, Posterior, refitted
+from .build import MEANS, mean_from_state, mean_of
+from .constant import Constant
+from .kernel import Kernel
+from .linear import Linear
 from .lowfidelity import LowFidelity
 from .network import Network
 from .sum import Sum
 
-__all__ = ["MEANS", "Kernel", "Linear", "LowFidelity", "Mean", "Network", "Sum", "is_saveable", "mean_of"]
+__all__ = [
+    "MEANS",
+    "Constant",
+    "Kernel",
+    "Linear",
+    "LowFidelity",
+    "Mean",
+    "Network",
+    "Posterior",
+    "Sum",
+    "mean_from_state",
+    "mean_of",
+    "refitted",
+]
+
+__getattr__ = lazy_submodules(__name__)

@@ -1,133 +1,226 @@
-r"""What all mean operators share.
+r"""The protocol of mean models.
 
     m(a) ≈ E[u | a],        r_i = u_i − m_{−i}(a_i),
 
-where m_{−i} has not learned from pair i nor from those that belong to its group: these *out-of-fold* residuals are as large as
-those of new inputs will be, in-sample ones are too small.
+where m_{−i} was trained without pair i and without the pairs of its group: these *out-of-fold* residuals are as large as those
+of new inputs, whereas in-sample residuals are too small.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+import xarray as xr
 
-from ..draw import generator
+from .._typing import Array, Floats, Ints, Mask
+from ..data.pairs import Pairs
+from ..data.selection import SAMPLE
+from ..data.split import folds
 from ..errors import UserError
+from ..learning.budget import Terms
+from ..learning.network import NetworkOnPairs
+from ..work.state import State
 
-__all__ = ["Array", "Mean", "checked", "folds", "inputs"]
+__all__ = ["Mean", "Posterior", "checked", "inputs", "named_state", "out_of_fold", "pairs_of", "refitted"]
 
-Array = NDArray[np.float64]
+AXES = ("x", "y", "z", "t")  # names where none are given
 
 
 class Mean(ABC):
-    """A regression of u on a. Arrays are (sample, channel, *grid); scalars are (sample, parameter)."""
+    """A regression of u on a. Arrays are (sample, channel, *grid); scalars are (sample, parameter).
+
+    A mean of your own needs the six abstract methods; `pdno.testing.check_mean` checks them. Attributes:
+
+        name: of the model, in results and files.
+        accepts_missing: whether it can be trained on outputs that are observed at different nodes in different samples.
+        cheap_folds: whether out-of-fold residuals cost little more than training.
+        parts: means that it is composed of.
+        networks: trained networks that it uses.
+    """
 
     name: ClassVar[str]
-
-    @property
-    def inner(self) -> "tuple[Mean, ...]":
-        """Means that it is made of, if any."""
-        return ()
-
-    def parts_below(self) -> "list[Mean]":
-        """Itself, or what it is made of and that is made of no others."""
-        return [part for each in self.inner for part in each.parts_below()] or [self]
-
-    @property
-    def cheap_folds(self) -> bool:
-        """Whether out-of-fold residuals cost little more than fitting."""
-        return all(part.cheap_folds for part in self.inner)
-
-    def to(self, device: str) -> None:
-        """Compute there, if it computes on devices at all."""
-        for part in self.inner:
-            part.to(device)
-
-    @property
-    def label(self) -> str:
-        """A name for people."""
-        return self.name
-
-    @property
-    def parameters(self) -> int:
-        """Numbers that were learned, those that are kept to compare with included."""
-        return sum(int(np.size(values)) for values in self.arrays().values())
-
-    def describe(self) -> str:
-        """What was learned, in a sentence."""
-        return f"A {self.name} mean."
+    accepts_missing: ClassVar[bool] = False
+    cheap_folds: bool = True
+    parts: "tuple[Mean, ...]" = ()
+    networks: tuple[NetworkOnPairs, ...] = ()
 
     @abstractmethod
-    def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
-        """Learn from pairs."""
+    def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
+        """Train on pairs.
+
+        Args:
+            pairs: training pairs; `pairs.filled` has zeros where outputs are missing.
+            held_out: validation pairs, not to be trained on.
+            terms: seed, folder and devices; `terms.left()` is the number of seconds that training may take.
+        """
 
     @abstractmethod
     def __call__(self, a: Array, scalars: Array | None = None) -> Array:
-        """m(a), in the shape of u."""
+        """Return m(a) in the shape of u."""
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments, as plain JSON types."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, Array]:
-        """What was learned, as arrays."""
-
-    @abstractmethod
-    def restore(self, arrays: Mapping[str, Array]) -> Self:
-        """Take in what `arrays` gave."""
-
     def residuals(
         self,
         a: Array,
         u: Array,
         scalars: Array | None = None,
-        group: NDArray[np.integer] | None = None,
+        group: Ints | None = None,
         count: int = 5,
         seed: int = 0,
     ) -> Array:
-        """Out-of-fold residuals, in the shape of u, from `count` copies that each learn from all folds but one."""
-        found = np.empty(u.shape)
-        for kept, left in folds(len(u), count, group, seed):
-            s, held = (None, None) if scalars is None else (scalars[kept], scalars[left])
-            copy = deepcopy(self).fit(a[kept], u[kept], s, seed)
-            found[left] = u[left] - copy(a[left], held)
-        return found
+        """Return out-of-fold residuals in the shape of u; `refitted` computes them for any mean.
+
+        Args:
+            a, u, scalars: the training pairs.
+            group: labels; pairs with the same label are left out together.
+            count: number of folds.
+            seed: of the folds.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a description of the trained model, one sentence."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return constructor arguments, as plain JSON types, and trained arrays, to be saved."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what `state` returned."""
+
+    @final
+    def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
+        """Train on arrays, without a time limit.
+
+        Args:
+            a, u: inputs and outputs, (sample, channel, *grid).
+            scalars: (sample, parameter).
+            seed: of everything that is drawn.
+
+        Returns:
+            The mean itself.
+        """
+        checked(a, u, scalars)
+        return self.learn(pairs_of(a, u, scalars), None, Terms(seed, progress=False))
+
+    @final
+    def leaves(self) -> "list[Mean]":
+        """Return the means that it is composed of, down to those that are composed of no others."""
+        return [leaf for part in self.parts for leaf in part.leaves()] or [self]
+
+    @final
+    def to(self, device: str) -> None:
+        """Move all networks to a device."""
+        for leaf in self.leaves():
+            for network in leaf.networks:
+                network.to(device)
+
+    @final
+    @property
+    def parameters(self) -> int:
+        """Number of values that the model keeps: weights of networks, or all saved arrays."""
+        of_networks = sum(network.parameters for network in self.networks)
+        return of_networks or _size(self.state().arrays) + sum(part.parameters for part in self.parts)
 
 
-def folds(
-    samples: int, count: int, group: NDArray[np.integer] | None = None, seed: int = 0
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """(rows to learn from, rows left out) for each of `count` folds; a group is on one side."""
-    labels = np.arange(samples) if group is None else np.unique(group, return_inverse=True)[1]
-    names = generator(seed, "folds", 0).permutation(int(labels.max()) + 1 if samples else 0)
-    count = min(count, len(names))
-    if count < 2:
-        raise UserError(f"{len(names)} independent pairs cannot be divided into folds; bring at least two")
-    for k in range(count):
-        left = np.isin(labels, names[k::count])
-        yield np.flatnonzero(~left), np.flatnonzero(left)
+class Posterior(ABC):
+    """A mean that estimates its own uncertainty."""
+
+    @abstractmethod
+    def uncertainty(self, a: Array, scalars: Array | None = None) -> tuple[Array, Array]:
+        """Return the standard deviations of the noise and of m(a), both in the shape of u."""
 
 
-def checked(a: Any, u: Any, scalars: Any = None, least: int = 1) -> tuple[Array, Array, Array]:
-    """Inputs, outputs and scalars, (sample, 0) for none, as numbers that are finite and of as many samples, `least` or more."""
+def _size(arrays: Mapping[str, Array]) -> int:
+    return sum(int(np.size(values)) for values in arrays.values())
+
+
+def refitted(
+    mean: Mean,
+    a: Array,
+    u: Array,
+    scalars: Array | None = None,
+    group: Ints | None = None,
+    count: int = 5,
+    seed: int = 0,
+    mask: Mask | None = None,
+) -> Array:
+    """Return out-of-fold residuals of any mean, from `count` copies of it, each trained on all folds but one.
+
+    Args:
+        mean: to copy; it is not changed.
+        a, u, scalars, group, count, seed: as in `Mean.residuals`.
+        mask: True where u is observed, in the shape of u; the copies are trained on these values alone.
+
+    Returns:
+        Residuals in the shape of u.
+    """
+    checked(a, u, scalars)
+    out = np.empty(u.shape)
+    for kept, left in folds(len(u), count, group, seed):
+        s, s_left = (None, None) if scalars is None else (scalars[kept], scalars[left])
+        pairs = pairs_of(a[kept], u[kept], s, None if mask is None else mask[kept])
+        copy = deepcopy(mean).learn(pairs, None, Terms(seed, progress=False))
+        out[left] = u[left] - copy(a[left], s_left)
+    return out
+
+
+def out_of_fold(mean: Mean, pairs: Pairs, group: Ints | None = None, seed: int = 0) -> Array:
+    """Return the out-of-fold residuals of training pairs, in the shape of u; values at missing nodes are undefined.
+
+    If outputs are missing and the mean accepts that, copies of it are trained on the observed outputs of each fold. Otherwise
+    `Mean.residuals` is called, with zeros in place of missing outputs.
+    """
+    if pairs.mask is not None and mean.accepts_missing:
+        return refitted(mean, pairs.a, pairs.filled, pairs.scalars, group, seed=seed, mask=pairs.mask)
+    return mean.residuals(pairs.a, pairs.filled, pairs.scalars, group, seed=seed)
+
+
+def named_state(mean: Mean) -> State:
+    """Return the state of a mean with its name, from which `pdno.mean.mean_from_state` restores it."""
+    state = mean.state()
+    return State({"name": mean.name, **state.settings}, state.arrays, state.parts)
+
+
+def checked(a: Any, u: Any, scalars: Any = None, least: int = 1) -> tuple[Floats, Floats, Floats]:
+    """Check the arrays of training pairs.
+
+    Returns:
+        Inputs, outputs and scalars as finite numbers; scalars are (sample, 0) if there are none.
+
+    Raises:
+        UserError: if shapes or numbers of samples do not fit, or there are fewer than `least` samples.
+    """
     a, u = (np.asarray(values, dtype=np.float64) for values in (a, u))
     s = np.zeros((len(a), 0)) if scalars is None else np.asarray(scalars, dtype=np.float64)
     if min(a.ndim, u.ndim) < 2 or s.ndim != 2 or not least <= len(a) == len(u) == len(s) or 0 in u.shape[1:]:
         raise UserError(
             f"a, u and scalars have shapes {a.shape}, {u.shape} and {s.shape}; expected (sample, channel, *grid) twice and "
-            "(sample, parameter); give as many samples of each, at least one"
+            "(sample, parameter), with the same number of samples, at least one"
         )
     for name, values in (("inputs", a), ("outputs", u), ("scalars", s)):
         if not np.isfinite(values).all():
-            raise UserError(f"{name} have values that are NaN or infinite, expected numbers; leave such pairs out")
+            raise UserError(f"{name} contain NaN or infinite values, expected finite numbers; remove such pairs")
     return a, u, s
 
 
-def inputs(a: Array, scalars: Array | None = None) -> Array:
-    """All numbers that describe an input: (sample, number)."""
+def inputs(a: Array, scalars: Array | None = None) -> Floats:
+    """Return the values and scalars of each input in one row, (sample, value)."""
     flat = np.asarray(a, dtype=np.float64).reshape(len(a), -1)
     return flat if scalars is None else np.concatenate([flat, np.asarray(scalars, dtype=np.float64)], axis=1)
+
+
+def pairs_of(a: Array, u: Array, scalars: Array | None = None, mask: Mask | None = None) -> Pairs:
+    """Return arrays (sample, channel, *grid) as pairs; the mask is True where u is observed."""
+    axes = [AXES[: x.ndim - 2] for x in (a, u)]
+    axes[0] = tuple(f"a_{x}" for x in axes[0]) if a.shape[2:] != u.shape[2:] else axes[0]
+    variables = {"a": ((SAMPLE, "a_channel", *axes[0]), a), "u": ((SAMPLE, "u_channel", *axes[1]), u)}
+    if scalars is not None:
+        variables["scalars"] = ((SAMPLE, "parameter"), scalars)
+    if mask is not None:
+        variables["mask"] = (variables["u"][0], mask)
+    return Pairs(xr.Dataset(variables))

@@ -1,4 +1,4 @@
-"""From a name or settings to a mean operator."""
+"""Build mean models from a name, from settings, or from a saved state."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -6,50 +6,67 @@ from typing import Any
 
 from ..errors import UserError, nearest
 from ..nn import NETWORKS
+from ..work.state import State
 from .base import Mean
+from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
 from .network import Network
 from .sum import Sum
 
-__all__ = ["MEANS", "is_saveable", "mean_of"]
+__all__ = ["MEANS", "mean_from_state", "mean_of"]
 
-MEANS: dict[str, type[Any]] = {"linear": Linear, "kernel": Kernel, "network": Network, "sum": Sum}
-
-
-def is_saveable(mean: Mean) -> bool:
-    """Whether `mean_of` makes it again from its settings: own solvers, modules and symmetries are code."""
-    settings = mean.settings()
-    own = "own" in (settings.get("network"), *settings.get("symmetries", ()))
-    return type(mean) in MEANS.values() and not own and all(map(is_saveable, mean.inner))
+MEANS: dict[str, type[Any]] = {mean.name: mean for mean in (Constant, Linear, Kernel, Network, Sum)}
+WITHOUT_SYMMETRIES = ("linear",)  # means that take neither symmetries nor the kind of the axes
 
 
-def mean_of(asked: str | Mapping[str, Any] | Mean, **known: Any) -> Mean:
-    """A mean operator that has not learned yet; `known` are settings, such as symmetries, for those that take them.
+def mean_of(mean: str | Mapping[str, Any] | Mean, **shared: Any) -> Mean:
+    """Return an untrained mean.
+
+    Args:
+        mean: a name, a mapping {"name": …, settings …}, or a mean, which is copied.
+        shared: settings, such as symmetries, for the means that take them.
+
+    Raises:
+        UserError: if the name is unknown or the settings do not fit.
 
     >>> mean_of("kernel", symmetries=("square",)).symmetries
     ('square',)
     """
-    if isinstance(asked, Mean):
-        return deepcopy(asked)
-    if not isinstance(asked, str | Mapping):
-        raise UserError(f"mean = {asked!r}: expected a name, a mapping of settings, or a pdno.mean.Mean")
-    settings = {"name": asked} if isinstance(asked, str) else dict(asked)
+    if isinstance(mean, Mean):
+        return deepcopy(mean)
+    if not isinstance(mean, str | Mapping):
+        raise UserError(f"mean = {mean!r}: expected a name, a mapping of settings, or a pdno.mean.Mean")
+    settings = {"name": mean} if isinstance(mean, str) else dict(mean)
     name = settings.pop("name", None)
     if not isinstance(name, str):
-        raise UserError(f"mean = {asked!r}: expected settings with a name, such as {{'name': 'kernel'}}")
-    if name in NETWORKS and name != "zero":
-        return Network({"kind": name, **settings}, **known)
+        raise UserError(f"mean = {mean!r}: expected settings with a name, such as {{'name': 'kernel'}}")
+    if name in NETWORKS:
+        return Network({"kind": name, **settings}, **shared)
     if name not in MEANS:
-        words = [*MEANS, *(network for network in NETWORKS if network != "zero")]
         others = [] if name in ("auto", "none") else ["auto", "none"]  # which only a PDNO takes
-        raise UserError(f"mean {name!r} is unknown; {nearest(name, [*others, *words])}")
+        raise UserError(f"mean {name!r} is unknown; {nearest(name, [*others, *MEANS, *NETWORKS])}")
     if name == "sum":
         parts = settings.pop("parts", ())
         if settings:
-            raise UserError(f"the mean 'sum' does not take these settings: {', '.join(settings)}; expected 'parts' alone")
-        return Sum(*(mean_of(part, **known) for part in parts))
+            raise UserError(f"the mean 'sum' does not take the settings {', '.join(settings)}; expected 'parts' only")
+        return Sum(*(mean_of(part, **shared) for part in parts))
     try:
-        return MEANS[name](**({} if name == "linear" else known) | settings)  # type: ignore[no-any-return]
+        return MEANS[name](**({} if name in WITHOUT_SYMMETRIES else shared) | settings)  # type: ignore[no-any-return]
     except TypeError as error:
         raise UserError(f"the mean {name!r} does not take these settings: {error}") from None
+
+
+def mean_from_state(state: State) -> Mean:
+    """Restore a mean from the state that `named_state` returned.
+
+    Raises:
+        UserError: if the mean is not one of pdno's.
+    """
+    settings = dict(state.settings)
+    name, own = settings.pop("name"), State(settings, state.arrays, state.parts)
+    if name not in MEANS:
+        raise UserError(f"the file has a mean {name!r} of your own; pass its class: pdno.load(…, mean=YourMean.from_state)")
+    if name == "sum":
+        return Sum.from_state(own, mean_from_state)
+    return MEANS[name].from_state(own)  # type: ignore[no-any-return]

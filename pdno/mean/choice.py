@@ -1,7 +1,7 @@
-"""A mean operator that was chosen, what else was tried, and why: kept in the folder of a run.
+"""The selected mean model and the other candidates, kept in the folder of a run.
 
-A run that is interrupted while its diffusion learns goes on with the same mean: choosing again, by the clock, might choose
-another one, and residuals of that would not be those that the diffusion has begun to learn.
+A run that is interrupted while its residual law is trained resumes with the same mean. A second selection, which depends on the
+clock, might select another mean with other residuals than those that the law is trained on.
 """
 
 import json
@@ -10,65 +10,88 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
+from .._typing import Array
 from ..errors import UserError
 from ..work import checkpoint
-from . import Mean, is_saveable, mean_of
+from ..work.folder import RunFolder
+from ..work.state import State
+from .base import Mean, named_state
+from .build import MEANS, mean_from_state
 
-__all__ = ["FILE", "Chosen", "Trial"]
+__all__ = ["Choice", "Trial"]
 
-FILE = "mean.safetensors"
+KIND = "mean"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate: its error (see `pdno.mean.choose`), how long it took, and what it says of itself or why it was left out."""
+    """A candidate of the model selection.
+
+    Args:
+        name: of the candidate.
+        error: on held-out pairs, see `pdno.mean.choose`; None if it was not measured.
+        description: of the trained model, or why it was not tried.
+        seconds: training time.
+        selected: whether it is the model that was selected.
+    """
 
     name: str
     error: float | None
-    note: str
+    description: str
     seconds: float = field(default=0.0, compare=False)
-    taken: bool = False
+    selected: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What is the same whenever it is tried: all but the time."""
+        """Return all fields but the time, which differs from run to run."""
         return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The mean operator that was taken, all trials, and the reason in plain words."""
+class Choice:
+    """The selected mean, all candidates, and the reason in words.
+
+    Args:
+        mean: trained.
+        trials: all candidates.
+        reason: why this one was selected.
+        exact: whether its predictions are exact up to rounding.
+        held_out: u − m(a) of the held-out pairs, if it has been computed; it is not saved.
+    """
 
     mean: Mean
     trials: tuple[Trial, ...]
-    why: str
+    reason: str
     exact: bool = False
+    held_out: Array | None = None
 
-    def keep(self, folder: Path, plan: Mapping[str, Any]) -> None:
-        """Write it into the folder of a run with this plan; own code cannot be written, and is chosen anew."""
-        if not is_saveable(self.mean):
+    def save(self, folder: Path, plan: Mapping[str, Any]) -> None:
+        """Write the choice into the folder of a run with this plan; nothing is written for a mean with code of the user."""
+        if not _is_restorable(self.mean):
             return
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in self.mean.arrays().items()}
-        told = {"trials": [asdict(trial) for trial in self.trials], "why": self.why, "exact": self.exact}
-        mean = {"name": self.mean.name, **self.mean.settings()}
-        checkpoint.save(folder / FILE, "mean", tensors, {"plan": _plain(plan), "mean": mean, **told})
+        settings = {"trials": [asdict(trial) for trial in self.trials], "reason": self.reason, "exact": self.exact}
+        state = State({**settings, "plan": _plain(plan)}, {}, {"mean": named_state(self.mean)})
+        checkpoint.save_state(RunFolder(folder).mean, KIND, state)
 
     @classmethod
-    def kept(cls, folder: Path, plan: Mapping[str, Any]) -> "Chosen | None":
-        """The one of a run with the same plan; None if there is none, or it cannot be read."""
+    def load(cls, folder: Path, plan: Mapping[str, Any]) -> "Choice | None":
+        """Return the choice of a run with the same plan; None if there is none, or it cannot be read."""
         try:
-            tensors, told = checkpoint.load(folder / FILE, "mean")
+            state = checkpoint.load_state(RunFolder(folder).mean, KIND)
+            if state.settings["plan"] != _plain(plan):
+                return None
+            mean = mean_from_state(state.parts["mean"])
         except UserError:
             return None
-        if told["plan"] != _plain(plan):
-            return None
-        mean = mean_of(told["mean"]).restore({name: values.numpy() for name, values in tensors.items()})
-        return cls(mean, tuple(Trial(**trial) for trial in told["trials"]), told["why"], told["exact"])
+        trials = tuple(Trial(**trial) for trial in state.settings["trials"])
+        return cls(mean, trials, state.settings["reason"], state.settings["exact"])
+
+
+def _is_restorable(mean: Mean) -> bool:
+    """Return whether a mean and all its parts are classes of pdno, which are restored by name."""
+    return type(mean) in MEANS.values() and all(map(_is_restorable, mean.parts))
 
 
 def _plain(plan: Mapping[str, Any]) -> Any:
-    """As it comes back from a file."""
+    """Return the plan as it is read back from a file."""
     return json.loads(json.dumps(plan, default=str))

@@ -1,174 +1,239 @@
-"""A network as a mean operator: `pdno.mean.regression.Regression` behind the protocol of means.
+r"""A network as a mean: a regression a ↦ s_θ(a), trained on the relative L2 error ‖u − s_θ(a)‖/‖u‖ of scaled channels.
 
-Smooth fields need few points. With `points` the network lives on a coarser mesh than the data, to which inputs and outputs are
-carried by their Fourier or cosine series, and its answers back; they are then known on every mesh, that of the input.
+With symmetries G the network is trained on every pair under a random element of G, and its prediction is the average
+|G|⁻¹ Σ_g g⁻¹ s_θ(g a), over some of the elements if there are many.
+
+Smooth fields need few points. With `points` the network works on a coarser mesh than the data: inputs and outputs are moved
+there by their Fourier or cosine series, and predictions back, to the mesh of the input.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-import xarray as xr
-from torch import nn
+from torch import Tensor, nn
 
+from .._typing import Array, Ints
 from ..basis import Kind
 from ..data.pairs import Pairs
-from ..data.selection import SAMPLE
-from ..data.spaces import Frame
+from ..data.spaces import Spaces
 from ..errors import UserError
-from ..grid import interpolate
-from ..learning.loop import Training
-from ..learning.normalisation import Normalise, Scaling
-from ..model.surrogate import Terms
-from ..symmetry import Own
-from .base import Array, Mean
-from .regression import Regression
+from ..grid import Axis, Grid, interpolate
+from ..learning.budget import Terms
+from ..learning.loop import Objective
+from ..learning.network import OWN, NetworkOnPairs, elements_of, normalise_of
+from ..learning.normalisation import Normalise
+from ..learning.settings import Rows, Training
+from ..symmetry import Own, average
+from ..work.state import State
+from .base import Mean, pairs_of, refitted
 
-__all__ = ["Network"]
+__all__ = ["Network", "recipe"]
 
-ENDLESS = 10**9  # steps, where a budget decides
+NO_LIMIT = 10**9  # updates, where a time budget ends training
+AVERAGED = 8  # elements of a group that a prediction is averaged over
+CALL_VALUES = 2**13  # values of a call of the network: rows times values of a field
+FEWEST_ROWS = 4  # of a call
+MOST_ROWS = 64  # of a call
 
 
 class Network(Mean):
-    """A network, trained on the relative L2 error with a moving average of its weights and a one-cycle rate.
+    """A network, trained on the relative L2 error with a moving average of its weights and a one-cycle learning rate.
 
     Args:
         network: "fno", "slim", "unet", a mapping of settings, or any module a ↦ u.
-        symmetries: names or own maps, see `pdno.symmetry`.
+        symmetries: names or custom maps, see `pdno.symmetry`.
         kind: of the grid's axes.
         normalise: of a and u.
-        training: settings of the loop; those of `recipe` if left out.
-        budget: seconds that training may take.
-        points: along each axis, of the mesh that it lives on; None for that of the data.
+        training: settings of the loop; default: those of `recipe`.
+        budget: seconds of training; default: what the model allows.
+        points: along each axis, of the mesh that the network works on; None for that of the data.
 
     Good values: "slim" for two dimensions and rough inputs, "fno" for smooth and periodic ones; minutes to an hour of training.
     """
 
-    name = "network"
+    name: ClassVar[str] = "network"
+    accepts_missing: ClassVar[bool] = True
+    cheap_folds = False
 
     def __init__(
         self,
         network: str | Mapping[str, Any] | nn.Module = "slim",
         symmetries: str | Sequence[str | Own] = (),
         kind: Kind | Sequence[Kind] = "cell",
-        normalise: Normalise | tuple[Normalise, Normalise] = "scalar",
+        normalise: Normalise | Sequence[Normalise] = "scalar",
         training: Training | None = None,
         budget: float | None = None,
         points: int | None = None,
     ) -> None:
+        self.network, self.kind, self.normalise = network, kind, normalise_of(normalise)
+        self.symmetries = (symmetries,) if isinstance(symmetries, str) else tuple(symmetries)
         self.training, self.budget, self.points = training, budget, points
-        normalise = tuple(normalise) if isinstance(normalise, list) else normalise  # from a file
-        loop = recipe(budget is not None, network=network) if training is None else training
-        self.model = Regression(network, normalise, loop, budget, symmetries, kind)
 
     @property
-    def cheap_folds(self) -> bool:
-        return False
+    def trained(self) -> NetworkOnPairs:
+        """The trained network.
 
-    def to(self, device: str) -> None:
-        self.model.to(device)
+        Raises:
+            UserError: before training.
+        """
+        if not self.networks:
+            raise UserError("this network has not been trained; call fit(a, u) first")
+        return self.networks[0]
 
-    @property
-    def label(self) -> str:
-        """The kind of the network."""
-        asked = self.model.asked
-        if isinstance(asked, nn.Module):
-            return "own network"
-        built = self.model.settings()["network"] if self.model.frame else asked
-        return str(built.get("kind", "auto") if isinstance(built, Mapping) else built)
-
-    def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
-        return self.learn(_pairs(a, u, scalars), None, Terms(seed, progress=False))
-
-    def learn(self, pairs: Pairs, validation: Pairs | None, terms: Terms, below: str = "") -> Self:
-        """Learn from pairs, which may be masked, on these terms, with checkpoints in a folder of its own."""
+    def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
+        self.networks = ()
         if self.points is not None:
-            pairs, validation = (None if p is None else self._coarse(p) for p in (pairs, validation))  # type: ignore[assignment]
-        self.model.learn(pairs, validation, **terms.options(below))
+            pairs, held_out = self._coarse(pairs), None if held_out is None else self._coarse(held_out)
+        terms = terms if self.budget is None else terms.within(self.budget)
+        spaces = Spaces.of(pairs, kind=self.kind)
+        elements = elements_of(self.symmetries, spaces, pairs)
+        net = NetworkOnPairs.build(self.network, pairs, spaces, terms, normalise=self.normalise, elements=elements)
+        training = self.training
+        if training is None:
+            training = recipe(terms.deadline is not None, terms.training, self.network)
+            training = replace(training, batch=min(training.batch, len(pairs)))
+
+        def objective(some: Pairs, purpose: str) -> Objective:
+            return relative_error(net, some, terms.seed if purpose == "train" else None)
+
+        net.train(objective, pairs, held_out, training, terms, {"symmetries": _names(self.symmetries), "points": self.points})
+        self.networks = (net,)
         return self
 
     def _coarse(self, pairs: Pairs) -> Pairs:
-        """The pairs on the mesh of the network."""
+        """Return the pairs on the mesh of the network."""
         if pairs.mask is not None or pairs.a.shape[2:] != pairs.u.shape[2:]:
-            raise UserError("another mesh needs inputs and outputs on one grid, without holes; leave out `points`")
-        return _pairs(self._moved(pairs.a, self.points), self._moved(pairs.u, self.points), pairs.scalars)
+            raise UserError("another mesh needs inputs and outputs on one grid, without missing values; omit `points`")
+        return pairs_of(self._moved(pairs.a, self.points), self._moved(pairs.u, self.points), pairs.scalars)
 
     def _moved(self, values: Array, points: Any) -> Array:
-        """Fields on a mesh with other points."""
-        source = Frame((1, *values.shape[2:]), (1, *values.shape[2:])).grid(self.model.kind)
+        """Return fields on a mesh with another number of points."""
+        kinds = (self.kind,) * (values.ndim - 2) if isinstance(self.kind, str) else tuple(self.kind)
+        axes = (Axis(n, kind, name=x) for n, kind, x in zip(values.shape[2:], kinds, "xyz", strict=False))
+        source = Grid(tuple(axes))
         target = source.with_points(*(points if isinstance(points, tuple) else (points,)))
         return interpolate(values, source, target, "spectral")
 
     def __call__(self, a: Array, scalars: Array | None = None) -> Array:
-        frame = self.model.fitted()
+        net = self.trained
         x = a if self.points is None else self._moved(a, self.points)
-        got = x.shape[1:], 0 if scalars is None else scalars.shape[1]
-        if got != (frame.a_shape, frame.scalars):
+        got, spaces = (x.shape[1:], 0 if scalars is None else scalars.shape[1]), net.spaces
+        if got != (spaces.a_shape, spaces.scalars):
             raise UserError(
-                f"an input has shape {got[0]} and {got[1]} scalars, expected {frame.a_shape} and {frame.scalars} as in "
-                "learning; give the same channels and scalars on the same grid"
+                f"an input has shape {got[0]} and {got[1]} scalars, expected {spaces.a_shape} and {spaces.scalars} as in "
+                "training; give the same channels and scalars on the same grid"
             )
-        out = np.empty((len(a), *frame.u_shape))
-        for inputs, _, values in self.model.stream(x, scalars):
-            out[inputs] = values
+        out = _evaluated(net, x, scalars)
         return out if self.points is None else self._moved(out, a.shape[2:])
 
+    def residuals(
+        self,
+        a: Array,
+        u: Array,
+        scalars: Array | None = None,
+        group: Ints | None = None,
+        count: int = 5,
+        seed: int = 0,
+    ) -> Array:
+        return refitted(self, a, u, scalars, group, count, seed)
+
     @property
-    def parameters(self) -> int:
-        self.model.fitted()
-        return self.model.parameters
+    def label(self) -> str:
+        """The kind of the network."""
+        settings = self.networks[0].settings if self.networks else self.network
+        if isinstance(settings, Mapping):
+            return str(settings.get("kind", "auto"))
+        return "own network" if settings == OWN or isinstance(settings, nn.Module) else str(settings)
 
     def describe(self) -> str:
-        """What it is, in a sentence."""
-        if self.model.frame is None:
-            return f"A network of kind {self.label!r} that has not learned yet."
-        steps = self.model.provenance.get("updates", 0)
-        how = f", symmetric under {', '.join(map(str, self.model.settings()['symmetries']))}" if self.model.symmetries else ""
-        return f"A network of kind {self.label!r} with {self.parameters:,} parameters, trained for {steps} steps{how}."
+        """Describe kind, size and training in a sentence."""
+        if not self.networks:
+            return f"A network of kind {self.label!r} that has not been trained."
+        net = self.trained
+        group = f", symmetric under {', '.join(_names(self.symmetries))}" if self.symmetries else ""
+        return f"A network of kind {self.label!r} with {net.parameters:,} parameters, trained for {net.updates} steps{group}."
 
-    def settings(self) -> dict[str, Any]:
-        return {**self.model.settings(), "points": self.points}
+    def state(self) -> State:
+        kind = self.kind if isinstance(self.kind, str) else list(self.kind)
+        training = None if self.training is None else asdict(self.training)
+        settings: dict[str, Any] = {"symmetries": _names(self.symmetries), "kind": kind, "normalise": list(self.normalise)}
+        settings |= {"training": training, "budget": self.budget, "points": self.points}
+        return State(settings, {}, {"network": self.trained.state()})
 
-    def arrays(self) -> dict[str, Any]:
-        frame = self.model.fitted()
-        found = {name: v.cpu().numpy() for name, v in self.model.weights().items()}
-        shapes = {"a_shape": frame.a_shape, "u_shape": frame.u_shape, "scalars": (frame.scalars,)}
-        numbers = {name: np.array(values, dtype=np.float64) for name, values in shapes.items()}
-        return {**found, **numbers, "updates": np.array([float(self.model.provenance.get("updates", 0))])}
+    @classmethod
+    def from_state(cls, state: State, network: nn.Module | None = None) -> Self:
+        """Restore what `state` returned.
 
-    def restore(self, arrays: Mapping[str, Any]) -> Self:
-        shapes = {name: tuple(int(n) for n in arrays[name]) for name in ("a_shape", "u_shape", "scalars")}
-        self.model.frame = Frame(shapes["a_shape"], shapes["u_shape"], shapes["scalars"][0])
-        names = {name.split(".")[1] for name in arrays if name.startswith("scaling.")}
-        self.model.scalings = {n: Scaling(arrays[f"scaling.{n}.mean"], arrays[f"scaling.{n}.std"]) for n in names}
-        self.model.provenance = {"updates": int(arrays["updates"][0])}
-        self.model.orient()
-        weights = {name[8:]: torch.from_numpy(np.array(v)) for name, v in arrays.items() if name.startswith("network.")}
-        network = self.model._built(0).to(next(iter(weights.values())).dtype)
-        try:
-            network.load_state_dict(weights)
-        except RuntimeError as error:
-            raise UserError(f"the weights do not fit the network: {str(error).splitlines()[-1].strip()}") from None
-        self.model.network = network.eval()
-        return self
+        Args:
+            state: settings and weights.
+            network: the module for the weights of a network of your own.
+        """
+        settings, saved = dict(state.settings), state.parts["network"]
+        if OWN in settings["symmetries"]:
+            raise UserError("a network with symmetries of your own is code, which is not saved; train it again")
+        training = None if settings["training"] is None else Training(**settings.pop("training"))
+        new = cls(saved.settings["network"] if network is None else network, **{**settings, "training": training})
+        spaces = Spaces.from_state(saved.parts["spaces"])
+        new.networks = (NetworkOnPairs.from_state(saved, False, network, elements_of(new.symmetries, spaces)),)
+        return new
 
 
 def recipe(limited: bool = False, given: Training | None = None, network: Any = None) -> Training:
-    """The loop for regressions, with what is set in `given`; where only a budget limits it, as many steps as it allows."""
+    """Return the settings of the loop for a network as a regression: defaults of this module, and settings of the user.
+
+    Args:
+        limited: whether a time budget ends training.
+        given: settings of the user; those that differ from the defaults of `Training` are kept.
+        network: name, settings or module; an FNO has a learning rate of its own.
+    """
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
     kind = network.get("kind") if isinstance(network, Mapping) else network
     loop = replace(Training(rate=4e-3 if kind == "fno" else 2e-3, batch=16, ema=0.998), **changed)
-    return replace(loop, updates=ENDLESS) if limited and loop.updates is None and loop.epochs is None else loop
+    return replace(loop, updates=NO_LIMIT) if limited and not loop.is_limited else loop
 
 
-def _pairs(a: Array, u: Array, scalars: Array | None) -> Pairs:
-    """Arrays (sample, channel, *grid) as pairs."""
-    axes = [("x", "y", "z")[: x.ndim - 2] for x in (a, u)]
-    axes[0] = tuple(f"a_{x}" for x in axes[0]) if a.shape[2:] != u.shape[2:] else axes[0]
-    variables = {"a": ((SAMPLE, "a_channel", *axes[0]), a), "u": ((SAMPLE, "u_channel", *axes[1]), u)}
-    if scalars is not None:
-        variables["scalars"] = ((SAMPLE, "parameter"), scalars)
-    return Pairs(xr.Dataset(variables))
+def relative_error(net: NetworkOnPairs, pairs: Pairs, seed: int | None) -> Objective:
+    """Return the objective ‖u − s_θ(a)‖/‖u‖ with each channel divided by its standard deviation."""
+    get, normalisation = net.rows(pairs, seed), net.normalisations["u"]
+    unit = np.sqrt(np.mean(normalisation.std**2, axis=tuple(range(1, normalisation.std.ndim)), keepdims=True))
+    mean, std = net.tensor(normalisation.mean / unit), net.tensor(normalisation.std / unit)
+    size = np.sqrt(np.mean((normalisation.mean / unit) ** 2) + np.mean((normalisation.std / unit) ** 2))
+    least = 1e-6 * float(size * np.sqrt(pairs.u[0].size))
+
+    def loss(network: Any, rows: Rows, first: int, step: int) -> Tensor:
+        a, u, mask = get(rows, first, step)
+        error, size = (network(a) - u) * std, u * std + mean
+        if mask is not None:
+            error, size = error * mask, size * mask
+        ratio: Tensor = error.flatten(1).norm(dim=1) / size.flatten(1).norm(dim=1).clamp(min=least)
+        return ratio.mean()
+
+    return loss
+
+
+@torch.no_grad()
+def _evaluated(net: NetworkOnPairs, a: Array, scalars: Array | None) -> Array:
+    """Return s_θ(a), averaged over symmetries; calls have a fixed number of rows, the last one is padded."""
+    net.module.eval()
+    out = np.empty((len(a), *net.spaces.u_shape))
+    size = int(np.clip(CALL_VALUES // int(np.prod(net.spaces.u_shape)), FEWEST_ROWS, MOST_ROWS))
+    for first in range(0, len(a), size):
+        rows = np.minimum(np.arange(first, first + size), len(a) - 1)
+        s = None if scalars is None else scalars[rows]
+
+        def predict(x: Array, s: Array | None = s) -> Array:
+            values = net.module(net.condition(x, s)).double().cpu().numpy()
+            return net.normalisations["u"].restore(values)
+
+        count = min(AVERAGED, len(net.elements))
+        values = average(predict, a[rows], net.elements, count) if net.elements else predict(a[rows])
+        out[first : first + size] = values[: min(size, len(a) - first)]
+    return out
+
+
+def _names(symmetries: Sequence[str | Own]) -> list[str]:
+    return [each if isinstance(each, str) else OWN for each in symmetries]

@@ -1,67 +1,119 @@
-"""Rivals behind the protocol of the model: deterministic operators, whose members are all the same."""
+"""Baselines: deterministic operators behind the protocol of models. They are the same law with S = 0."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from ..basis import Kind
 from ..data.pairs import Pairs
+from ..data.spaces import Spaces
 from ..errors import UserError, nearest
-from ..mean import Kernel, Mean, mean_of
-from ..mean.regression import Regression
+from ..learning.budget import Terms
+from ..learning.network import OWN, normalise_of
+from ..learning.normalisation import Normalise
+from ..learning.settings import Training
+from ..mean.base import Mean
+from ..mean.build import mean_of
+from ..mean.network import Network
+from ..residual.exact import Exact
 from ..symmetry import Own
+from .law import Law
 from .paper import FNO_TESTS
-from .surrogate import Surrogate, Terms, chosen
+from .surrogate import Surrogate, plain
 
-__all__ = ["FNO", "Plain", "UNet"]
-
-Array = NDArray[Any]
+__all__ = ["FNO", "Deterministic", "UNet"]
 
 
-class FNO(Regression):
-    """The Fourier neural operator as a regression.
+class NetworkRegression(Surrogate):
+    """A network as a deterministic operator.
 
     Args:
-        network: "fno", a mapping {"kind": "fno", "modes": 16, "width": 64}, or any module a ↦ u.
-        more: see `pdno.model.surrogate.Surrogate`: normalise, training, budget, symmetries, kind.
+        network: a name, a mapping of settings, or any module a ↦ u.
+        normalise: of a and u, see `pdno.learning.normalisation`.
+        training: settings of the loop.
+        budget, symmetries, kind: see `pdno.model.surrogate.Surrogate`.
+    """
+
+    default: str  # network
+
+    def __init__(
+        self,
+        network: str | Mapping[str, Any] | nn.Module | None = None,
+        normalise: Normalise | Sequence[Normalise] = "scalar",
+        training: Training | None = None,
+        budget: float | None = None,
+        symmetries: str | Sequence[str | Own] = (),
+        kind: Kind | Sequence[Kind] = "cell",
+    ) -> None:
+        self.network = self.default if network is None else network
+        self.normalise, self.training = normalise_of(normalise), Training() if training is None else training
+        super().__init__(budget, symmetries, kind)
+
+    def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
+        mean = Network(self.network, self.symmetries, self.kind, self.normalise, self.training)
+        mean.learn(pairs, held_out, terms)
+        net = mean.trained
+        return Law(spaces, mean, Exact(), provenance={"updates": net.updates}, history=tuple(net.history))
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "network": plain(self.network),
+            "normalise": list(self.normalise),
+            "training": asdict(self.training),
+            "budget": self.budget,
+            "symmetries": [each if isinstance(each, str) else OWN for each in self.symmetries],
+            "kind": self.kind if isinstance(self.kind, str) else list(self.kind),
+        }
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], law: Law) -> Self:
+        (leaf,) = law.mean.leaves()
+        network = leaf.networks[0].module if settings["network"] == OWN else settings["network"]
+        new = cls(**{**settings, "network": network, "training": Training(**settings["training"])})
+        new.law = law
+        return new
+
+
+class FNO(NetworkRegression):
+    """The Fourier neural operator as a deterministic operator; arguments as in `NetworkRegression`.
+
+    `network` may be a mapping {"kind": "fno", "modes": 16, "width": 64}.
     """
 
     name = "fno"
-
-    def __init__(self, network: str | Mapping[str, Any] | nn.Module = "fno", *args: Any, **more: Any) -> None:
-        super().__init__(network, *args, **more)
+    default = "fno"
 
     @classmethod
     def paper(cls, test: str) -> "FNO":
-        """The baseline of the paper for "darcy", "burgers" or "advection"."""
+        """Return the baseline of the paper for "darcy", "burgers" or "advection".
+
+        Raises:
+            UserError: if the paper has no FNO for this test.
+        """
         if test not in FNO_TESTS:
-            raise UserError(f"the paper compares FNO on other tests than {test!r}; {nearest(test, FNO_TESTS)}")
+            raise UserError(f"the paper has no FNO for the test {test!r}; {nearest(test, FNO_TESTS)}")
         return cls(**FNO_TESTS[test])
 
 
-class UNet(Regression):
-    """A slim UNet as a regression; arguments as in `FNO`."""
+class UNet(NetworkRegression):
+    """A slim UNet as a deterministic operator; arguments as in `NetworkRegression`."""
 
     name = "unet"
-
-    def __init__(self, network: str | Mapping[str, Any] | nn.Module = "slim", *args: Any, **more: Any) -> None:
-        super().__init__(network, *args, **more)
+    default = "slim"
 
 
-class Plain(Surrogate):
-    """A mean operator alone, without any spread: linear or kernel regression as a rival.
+class Deterministic(Surrogate):
+    """A mean alone, without any spread: for instance linear or kernel regression as a baseline.
 
     Args:
         mean: "linear", "kernel", settings of one, or a `pdno.mean.Mean`.
         budget, symmetries, kind: see `pdno.model.surrogate.Surrogate`.
     """
 
-    name = "plain"
-    timed = False
-    deterministic = True
+    name = "deterministic"
+    named_after_mean = True
 
     def __init__(
         self,
@@ -70,63 +122,25 @@ class Plain(Surrogate):
         symmetries: str | Sequence[str | Own] = (),
         kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
-        super().__init__("zero", "none", budget=budget, symmetries=symmetries, kind=kind)
-        self.asked_mean = mean
-        self.mean_operator: Mean | None = None
+        self.mean_model = mean
+        super().__init__(budget, symmetries, kind)
 
-    @property
-    def label(self) -> str:
-        return self.name if self.mean_operator is None else self.mean_operator.name
-
-    def _describe(self, pairs: Pairs, channel: bool) -> None:
-        self.mean_operator = None  # of an earlier fit
-        super()._describe(pairs, channel)
-
-    def prepare(self, pairs: Pairs, validation: Pairs | None, terms: Terms) -> tuple[Pairs, Pairs | None]:
-        if pairs.mask is not None and not pairs.mask.all():
-            raise UserError(f"{self.asked_mean!r} regression needs outputs without holes; learn with a network instead")
-        self.mean_operator = mean_of(self.asked_mean, symmetries=self.symmetries, kind=self.kind)
-        if isinstance(self.mean_operator, Kernel) and not isinstance(self.asked_mean, Mean):
-            self.mean_operator.budget = terms.left()
-        self.mean_operator.fit(pairs.a, pairs.u, pairs.scalars, terms.seed)
-        return pairs, validation
-
-    def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array]:
-        assert self.mean_operator is not None
-        return self.mean_operator(a, scalars), np.zeros(len(a))
-
-    def draw(self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Array:
-        if how:
-            raise UserError(f"a deterministic operator has no setting {min(how)!r}; leave it out")
-        return np.zeros((len(a), *self.fitted().u_shape))
-
-    def evaluations(self, **how: Any) -> int:
-        return 0
-
-    def to(self, device: str) -> Self:
-        if self.mean_operator is not None:
-            self.mean_operator.to(device)
-        return super().to(device)
-
-    @property
-    def parameters(self) -> int:
-        assert self.mean_operator is not None
-        return self.mean_operator.parameters
+    def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
+        mean = mean_of(self.mean_model, symmetries=self.symmetries, kind=self.kind)
+        if pairs.mask is not None and not pairs.mask.all() and not mean.accepts_missing:
+            raise UserError(f"{mean.name} regression needs outputs without missing values; use a network instead")
+        return Law(spaces, mean.learn(pairs, held_out, terms), Exact())
 
     def settings(self) -> dict[str, Any]:
-        mean = "unknown" if self.mean_operator is None else {"name": self.mean_operator.name, **self.mean_operator.settings()}
-        return {**super().settings(), "mean": mean}
-
-    def arrays(self) -> dict[str, Array]:
-        assert self.mean_operator is not None
-        return {f"mean.{name}": values for name, values in self.mean_operator.arrays().items()}
-
-    def restore(self, arrays: Mapping[str, Array]) -> Self:
-        found = {name[5:]: values for name, values in arrays.items() if name.startswith("mean.")}
-        self.mean_operator = mean_of(self.asked_mean).restore(found)
-        return self
+        return {
+            "mean": plain(self.mean_model),
+            "budget": self.budget,
+            "symmetries": [each if isinstance(each, str) else OWN for each in self.symmetries],
+            "kind": self.kind if isinstance(self.kind, str) else list(self.kind),
+        }
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "Plain":
-        """The model that `settings` describes, without what it learned."""
-        return cls(settings["mean"], **{k: v for k, v in chosen(settings).items() if k != "normalise"})
+    def from_settings(cls, settings: Mapping[str, Any], law: Law) -> Self:
+        new = cls(**{**settings, "mean": law.mean if settings["mean"] == OWN else settings["mean"]})
+        new.law = law
+        return new

@@ -1,83 +1,83 @@
-r"""PDNO, the probabilistic diffusion neural operator: the law of u given a,
+r"""PDNO, the probabilistic diffusion neural operator: the conditional distribution of u given a,
 
-    u | a = m(a) + t(a) S r,        m a mean operator (`pdno.mean`), t S the scale of what it leaves (`pdno.residual.scale`,
-                                    `pdno.residual.amplitude`), r from a diffusion (`pdno.model.conditional`).
+    u | a = m(a) + residual,
 
-With the target "v" and r of unit variance, a network that answers 0 is exact for Gaussian residuals, and with S = 0 for none:
-a network is kept only if it beats that on held-out pairs. Without a mean (the paper's model) S is the normalisation of u.
+with a mean m (`pdno.mean`) that is selected on held-out pairs, and a residual law (`pdno.residual`) that is trained on its
+out-of-fold residuals: Gaussian, or a conditional diffusion where that is better. With mean=None this is the paper's model: a
+constant mean, the normalisation of u as the scale, and a diffusion of the normalised outputs.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial
-from itertools import chain
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from ..basis import Kind
 from ..data.pairs import Pairs
-from ..diffusion.base import from_json
+from ..data.spaces import Spaces
 from ..diffusion.chain import Diffusion
-from ..diffusion.reverse import Rule, nvlb
-from ..diffusion.schedule import Schedule, Spacing
+from ..diffusion.reverse import Reverse, Rule, Sampler
+from ..diffusion.schedule import Spacing
 from ..errors import UserError, nearest
-from ..evaluation.metrics import crps
-from ..learning.loop import Training
-from ..learning.normalisation import Normalise, Scaling
-from ..mean import Mean, is_saveable
-from ..mean.choice import Chosen
-from ..mean.choose import learn_mean
-from ..nn import Zero, build
-from ..symmetry import Own
+from ..learning.budget import Terms
+from ..learning.network import OWN, elements_of, normalise_of
+from ..learning.normalisation import Normalise
+from ..learning.settings import Training
+from ..mean.base import Mean, pairs_of
+from ..mean.build import mean_of
+from ..mean.choice import Choice
+from ..mean.choose import choose_mean
+from ..mean.constant import Constant
+from ..residual.build import check_law_name
+from ..residual.choose import choose_law
+from ..residual.diffused import Diffused
+from ..residual.gaussian import Gaussian
+from ..residual.law import Density, ResidualLaw, Residuals
+from ..residual.repeats import replicate_noise
+from ..residual.scale import Scale
+from ..residual.spread import Spread
+from ..symmetry import Own, Symmetry
 from ..work.engine import is_first
-from ..work.progress import progress_bar
-from .conditional import AUTO_STEPS, PART, Conditional
-from .law import Decomposition, decompose
+from .decompose import decompose, in_sample
+from .law import Law
 from .paper import PDNO_TESTS
-from .surrogate import Surrogate, Terms
-from .surrogate import chosen as settings_of
+from .surrogate import Surrogate, plain
 
 __all__ = ["PDNO"]
 
-Array = NDArray[Any]
-AUTO_BUDGET = 600.0  # seconds, where neither time nor steps are given
-MEAN_SHARE = 0.85  # of the time for the mean operator
-TRIED_STEPS = (5, 10, 20, 40)
-CHOICE = 512  # held-out pairs that decide on the network
-MEASURING = 0.3  # share of the time that is left, for this, and for e_n
+AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
+MEAN_SHARE = 0.85  # of the time, for the mean
 
 
-class PDNO(Conditional):
-    """Learns the law of u given a from pairs, noisy or not, and draws from it.
+class PDNO(Surrogate):
+    """Learns the conditional distribution of u given a from pairs, noisy or not, and draws from it.
 
     Args:
-        network: "auto" (a small UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping {"kind": "unet",
-            "base": 32}, or any module (n, v, a) ↦ answer.
-        diffusion: schedule, base law and target; if left out cosine, white and "v" for residuals, u₀ without a mean.
-        mean: "auto" tries some and takes the best (`pdno.mean.choose`), "linear", "kernel", "fno", "slim", a
-            `pdno.mean.Mean`, or None: the paper's model, where one network learns mean and noise.
+        network: of the diffusion: "auto" (a small UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping
+            {"kind": "unet", "base": 32}, or any module (n, v, a) ↦ prediction of the target.
+        diffusion: schedule, base distribution and target; default: cosine, white, and "v" for residuals of a mean, "u0" without
+            a mean.
+        mean: "auto" selects the best of several (`pdno.mean.choose`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`,
+            or None: the paper's model, in which one network learns the whole distribution.
+        law: of the residuals: "auto" selects on held-out pairs, "gaussian", "diffusion", or a `pdno.residual.ResidualLaw`.
         residual_scale: kind of S, "scalar", "point", "mode", "both" or "auto", see `pdno.residual.scale`.
         variance: rule for σ_n, see `pdno.diffusion.reverse`.
         mix: weight of "gaussian" in the rule "mixed".
-        steps: of the reverse chain; "auto" takes the fewest that held-out pairs allow, without a mean 20, and all where the
-            variance is not "analytic".
-        spacing: of these steps, "even" or "quadratic", see `Schedule.subchain`.
-        sampler: "ancestral", "ddim", "dpm" or "heun".
-        last_noise: whether the last step of the ancestral chain gets noise.
+        steps: sampling steps; "auto" takes the fewest that held-out pairs allow, 20 without a mean, and all if the variance is
+            not "analytic".
+        spacing: of the steps, "even" or "quadratic", see `Schedule.subchain`.
+        sampler: "ancestral", "ddim", "dpm", "heun", or a function with the signature of these.
+        last_noise: whether noise is added in the last step of the ancestral sampler.
         t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
         normalise: "none", "scalar" or "pointwise", or one for a and one for u.
         training: settings of the training loop.
-        budget: seconds that learning may take; ten minutes with mean="auto", unless `training` says how many steps.
-        symmetries: exact ones of the operator, see `pdno.symmetry`, for the mean, S and the network.
+        budget: seconds of training; default with mean="auto": ten minutes, unless `training` limits the updates.
+        symmetries: exact symmetries of the operator, see `pdno.symmetry`; used by the mean, the scale and the network.
         kind: of the grid's axes, "cell", "vertex", "periodic" or "left"; one for all or one each.
 
-    `trials` has what was tried and `said` what was chosen and why.
+    After `fit`, `leaderboard` lists the candidates for the mean, and `fit_summary` says what was selected and why.
 
     >>> import pdno
     >>> data = pdno.generate(pdno.equation.Elliptic1D(points=32), train=64, noise=pdno.noise.Gaussian(0.05))
@@ -95,280 +95,189 @@ class PDNO(Conditional):
         diffusion: Diffusion | None = None,
         *,
         mean: str | Mapping[str, Any] | Mean | None = "auto",
+        law: str | ResidualLaw = "auto",
         residual_scale: str = "auto",
         variance: Rule = "analytic",
         mix: float = 0.5,
         steps: int | Literal["auto"] = "auto",
         spacing: Spacing = "even",
-        sampler: str = "ancestral",
+        sampler: str | Sampler = "ancestral",
         last_noise: bool = True,
         t_start: int = 0,
-        normalise: Normalise | tuple[Normalise, Normalise] = "scalar",
+        normalise: Normalise | Sequence[Normalise] = "scalar",
         training: Training | None = None,
         budget: float | None = None,
         symmetries: str | Sequence[str | Own] = (),
         kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
-        self.mean_asked, self.residual_scale = None if mean == "none" else mean, residual_scale
-        self.parts: Decomposition | None = None
-        self._written: Mapping[str, Any] | None = None
-        self.said: list[str] = []
-        self.tell: Callable[[str], None] = lambda text: None  # what is tried, line by line
-        if diffusion is None:
-            diffusion = Diffusion(target="u0" if self.mean_asked is None else "v")
-        reverse: dict[str, Any] = {"variance": variance, "mix": mix, "steps": steps, "spacing": spacing, "sampler": sampler}
-        reverse |= {"last_noise": last_noise, "t_start": t_start}
-        known: dict[str, Any] = {"normalise": normalise, "training": training, "symmetries": symmetries, "kind": kind}
-        super().__init__(network, diffusion, budget=budget, **reverse, **known)
-        limited = self.training.updates is not None or self.training.epochs is not None
-        self.recipe = self.training if limited or training is not None else None  # of networks for the mean
-        if self.mean_asked == "auto" and budget is None and not limited:
-            self.budget = AUTO_BUDGET
+        self.mean_model = None if mean == "none" else mean
+        self.network, self.residual_law, self.residual_scale = network, law, residual_scale
+        self.diffusion = Diffusion(target="u0" if self.mean_model is None else "v") if diffusion is None else diffusion
+        self.reverse = Reverse(variance, mix, steps, spacing, sampler, last_noise, t_start)
+        self.reverse.check(self.diffusion.schedule)
+        self.normalise, self.training = normalise_of(normalise), training
+        if not isinstance(law, ResidualLaw):
+            check_law_name(law)
+        unlimited = training is None or not training.is_limited
+        default = AUTO_BUDGET if self.mean_model == "auto" and budget is None and unlimited else None
+        super().__init__(default if budget is None else budget, symmetries, kind)
 
     @classmethod
     def paper(cls, test: str, noisy: bool = False) -> "PDNO":
-        """The model of the paper for one of its tests, with the settings of Tables A1–A4 and the theorem's σ_n.
+        """Return the model of the paper for one of its tests, with the settings of Tables A1–A4 and the theorem's σ_n.
 
-        "elliptic1d" (always noisy in the paper), "darcy", "burgers" (always noise-free), "advection". Training it takes
-        hours on a GPU; `PDNO()` is the model for an ordinary machine.
+        Training takes hours on a GPU; `PDNO()` is the model for an ordinary machine.
+
+        Args:
+            test: "elliptic1d" (always noisy in the paper), "darcy", "burgers" (always noise-free), "advection".
+            noisy: whether the data are noisy.
+
+        Raises:
+            UserError: if the paper has no such test.
         """
         if test not in PDNO_TESTS:
             raise UserError(f"the paper has no test {test!r}; {nearest(test, PDNO_TESTS)}")
         return cls(**PDNO_TESTS[test](noisy))
 
-    def settings(self) -> dict[str, Any]:
-        settings = super().settings()
-        if self.parts is None:
-            return {**settings, "mean": "none" if self.mean_asked is None else "unknown"}
-        return {**settings, **self.parts.settings(), "said": self.said}
+    def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
+        """Select and train the mean, compute its residuals, then select and train their law."""
+        self._check_held_out(held_out)
+        elements, terms = elements_of(self.symmetries, spaces, pairs), replace(terms, training=self.training)
+        law = "gaussian" if self.network == "zero" else self.residual_law
+        if self.mean_model is None and law in ("auto", Diffused.name):
+            return self._learn_without_mean(pairs, held_out, spaces, elements, terms)
+        choice = self._choose_mean(pairs, held_out, spaces, terms)
+        residuals, remarks = decompose(choice, pairs, held_out, spaces, elements, terms.seed)
+        gaussian = Gaussian(self.residual_scale, self.diffusion.schedule.n_steps - self.reverse.t_start)
+        diffused = self._diffused()
+        selected = choose_law(law, residuals, gaussian, diffused, terms)
+        return Law(
+            spaces,
+            choice.mean,
+            selected.law,
+            replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask),
+            leaderboard=choice.trials,
+            summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary, *remarks),
+            history=tuple(row for network in diffused.networks for row in network.history),  # also of one that was dropped
+            provenance={"updates": sum(network.updates for network in diffused.networks)},
+        )
 
-    def learn(self, pairs: Pairs, validation: Pairs | None, *, seed: int = 0, **options: Any) -> Self:
-        if self.variance == "analytic" and not validation:
-            raise UserError(
-                'the variance "analytic" is measured on pairs that are not learned from; hold some out (validation=0.1), or '
-                'choose another rule, such as variance="gaussian"'
-            )
-        if self.variance == "analytic" and validation and validation.mask is not None and not validation.mask.any():
-            raise UserError("all outputs that were held out are masked; bring more that are known, or choose another variance")
-        return super().learn(pairs, validation, seed=seed, **options)
+    def _learn_without_mean(
+        self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, elements: tuple[Symmetry, ...], terms: Terms
+    ) -> Law:
+        """Learn the paper's model: a constant mean, the normalisation of u as S, and a diffusion of the normalised outputs."""
+        mean = Constant(self.normalise[1], self.symmetries, self.kind).learn(pairs, held_out, terms)
+        std = np.broadcast_to(mean.normalisation.std, (spaces.u_shape[0], *mean.normalisation.std.shape[1:]))
+        ones, periodic = np.ones((1,) * len(spaces.u_shape)), tuple(kind == "periodic" for kind in spaces.kind)
+        spread = Spread(Scale(std, ones, periodic, "scalar" if std[0].size == 1 else "point"))
+        residuals = [None if p is None else in_sample(mean, p, spaces, elements) for p in (pairs, held_out)]
+        law = self._diffused(search_steps=False).with_spread(spread)
+        return Law(spaces, mean, law.learn(residuals[0] or in_sample(mean, pairs, spaces), residuals[1], terms))
 
-    learn.__doc__ = Surrogate.learn.__doc__
+    def _diffused(self, search_steps: bool = True) -> Diffused:
+        network = "auto" if self.network == "zero" else self.network
+        settings: dict[str, Any] = {"normalise": self.normalise[0], "training": self.training, "search_steps": search_steps}
+        return Diffused(network, self.diffusion, self.reverse, **settings)
 
-    def _describe(self, pairs: Pairs, channel: bool) -> None:
-        self.parts, self.said, self.error, self.auto_steps = None, [], None, None  # of an earlier fit
-        super()._describe(pairs, channel)
-
-    def prepare(self, pairs: Pairs, validation: Pairs | None, terms: Terms) -> tuple[Pairs, Pairs | None]:
-        """Learn m and S, and hand on the residuals."""
-        if self.mean_asked is None:
-            return pairs, validation
-        mean = self._chosen(pairs, validation, terms)
-        how: dict[str, Any] = {"scale": self.residual_scale, "kind": self.kind, "elements": self.elements}
-        self.parts, pairs, validation = decompose(mean, pairs, validation, **how, seed=terms.seed)
-        self.said = list(self.parts.said)
-        self.scalings["u"] = Scaling.of(pairs.u, "none")
-        self.elements = tuple(g.linear for g in self.elements)
-        return pairs, validation
-
-    def _chosen(self, pairs: Pairs, validation: Pairs | None, terms: Terms) -> Chosen:
-        """The mean operator: that of the run that is gone on with, or a new one."""
-        asked = self.mean_asked
-        assert asked is not None
-        told = {"name": asked.name, **asked.settings()} if isinstance(asked, Mean) else asked
-        plan = {**self._plan(pairs, terms.seed), "asked": told, "budget": self.budget, "precision": terms.precision}
-        if terms.run is not None and (chosen := Chosen.kept(terms.run, plan)) is not None:
-            chosen.mean.to(terms.device)
-            return chosen
-        known: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind, "training": self.recipe}
-        chosen = learn_mean(asked, pairs, validation, terms, **known, share=MEAN_SHARE, tell=self.tell)
+    def _choose_mean(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Choice:
+        """Return the mean of the run if it is resumed, else select one."""
+        mean = "constant" if self.mean_model is None else self.mean_model
+        shared: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind}
+        requested = mean if mean == "auto" else _settings_of(mean_of(mean, **shared))
+        data = {"pairs": len(pairs), "first": float(pairs[:1].filled.mean()), "spaces": spaces.state().settings}
+        plan = {**self.settings(), **data, "mean": requested, "seed": terms.seed, "precision": terms.precision}
+        if terms.run is not None and (choice := Choice.load(terms.run, plan)) is not None:
+            choice.mean.to(terms.device)
+            return choice
+        share = terms.within(terms.left(MEAN_SHARE))
+        choice = choose_mean(mean, pairs, held_out, share, **shared)
         if terms.run is not None and is_first():
-            chosen.keep(terms.run, plan)
-        return chosen
+            choice.save(terms.run, plan)
+        return choice
 
-    def _built(self, seed: int) -> nn.Module:
-        """No network where nothing is left to learn."""
-        if self.parts is None or not self.parts.finished:
-            return super()._built(seed)
-        frame = self.fitted()
-        return build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, seed)
-
-    def finish(self, validation: Pairs | None, terms: Terms) -> None:
-        """Keep the network or not, measure e_n, choose the number of steps."""
-        assert isinstance(self.network, nn.Module)
-        if self.parts is not None:
-            self.network = self._kept(self.network, validation, terms)
-        if self.gaussian or self.variance != "analytic" or not validation:
+    def _check_held_out(self, held_out: Pairs | None) -> None:
+        if self.reverse.variance != "analytic":
             return
-        with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
-            self.error = self.measure(validation, terms.seed, bar, terms.left(MEASURING) if terms.alone else None)
-        if self.parts is not None and self.steps == "auto":
-            self.auto_steps = self._fewest(validation, terms)
-
-    def known_mean(self, a: Array, scalars: Array | None) -> Array | None:
-        return self.parts.mean(a, scalars) if self.gaussian and self.parts is not None else None
-
-    def chunk(self, numbers: int) -> int:
-        return int(np.clip(2**17 // numbers, 4, 512)) if self.gaussian else super().chunk(numbers)
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether residuals are drawn as they are, without a network."""
-        return self.parts is not None and isinstance(self.network, Zero)
-
-    def _kept(self, network: nn.Module, validation: Pairs | None, terms: Terms) -> nn.Module:
-        """The network, or none if it does not beat that on the denoising loss of held-out pairs."""
-        assert self.parts is not None
-        frame = self.fitted()
-        none = build("zero", frame.u_shape[1:], frame.channels + frame.u_shape[0], frame.u_shape[0], True, 0)
-        none = none.to(next(chain(network.parameters(), network.buffers())))
-        if isinstance(network, Zero):
-            reason = f": {self.parts.finished}" if self.parts.finished else ""
-            self.said.append(f"Residuals are taken as Gaussian{reason}.")
-            return none
-        if not validation:
-            return network
-        gain = self._gain(network, validation, terms)
-        doubt = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-        better = bool(gain.mean() > doubt)
-        told = f"the denoising loss of held-out pairs is {_signed(gain.mean())} ± {doubt:.2g} against a Gaussian's"
-        self.said.append(f"The diffusion was {'kept' if better else 'dropped, residuals are Gaussian'}: {told}.")
-        return network if better else none
-
-    def _gain(self, network: nn.Module, validation: Pairs, terms: Terms) -> Array:
-        """How much lower the denoising loss of each of some held-out pairs is than a Gaussian's, as far as time allows."""
-        assert self.parts is not None
-        drawn, gains = self._draws(validation, terms.seed, "choice"), list[Array]()
-        gaussian = partial(self.parts.gaussian_answer, self.diffusion)
-        limit, begin = terms.left(MEASURING) if terms.alone else None, time.monotonic()
-        for lo in range(0, min(len(validation), CHOICE), PART):
-            draws = drawn(np.arange(lo, min(lo + PART, len(validation), CHOICE)), lo, 0)
-            with torch.no_grad():
-                gain = self.diffusion.losses(gaussian, *draws) - self.diffusion.losses(network, *draws)
-            gains.append(gain.double().cpu().numpy())
-            if limit is not None and time.monotonic() - begin > limit:
-                break
-        return np.concatenate(gains)
-
-    def _fewest(self, validation: Pairs, terms: Terms) -> int:
-        """The fewest steps whose CRPS on some held-out pairs is within 1 % of the best; the usual ones without time to try."""
-        count, seed = min(len(validation), 32), terms.seed
-        a, scalars = validation.a[:count], None if validation.scalars is None else validation.scalars[:count]
-        r, mask = validation.u[:count], None if validation.mask is None else validation.mask[:count]
-
-        def drawn(member: int, steps: int) -> Array:
-            return self.residuals(a, scalars, np.arange(count), np.full(count, member), seed, {"steps": steps})
-
-        scores: dict[int, float] = {}
-        longest, begin = self.diffusion.schedule.n_steps - self.t_start, time.monotonic()
-        drawn(0, 1)
-        second = 20 * (time.monotonic() - begin)  # for 20 members, a step
-        for steps in [k for k in TRIED_STEPS if k <= longest]:
-            if (left := terms.left() if terms.alone else None) is None or steps * second < left:
-                scores[steps] = crps(np.stack([drawn(member, steps) for member in range(20)]), r, mask=mask).value
-        usual = min(AUTO_STEPS, longest)
-        if max(scores, default=0) < usual:
-            self.said.append(f"The reverse chain has {usual} steps, as usual: there was no time to try others.")
-            return usual
-        fewest = min(k for k in scores if scores[k] <= 1.01 * min(scores.values()))
-        self.said.append(f"{fewest} steps of the reverse chain are enough, by the CRPS of held-out pairs.")
-        return fewest
-
-    def centre(self, a: Array, scalars: Array | None) -> tuple[Array, Array] | None:
-        """m(a) and t(a)."""
-        return None if self.parts is None else self.parts.centre(a, scalars)
-
-    def spread(self, a: Array, scalars: Array | None) -> tuple[Array | None, Array | None]:
-        return (None, None) if self.parts is None else self.parts.spread(a, scalars, self.fitted().u_shape)
+        if not held_out:
+            raise UserError(
+                'the variance "analytic" is measured on held-out pairs; got none, pass validation=0.1, or choose another rule, '
+                'such as variance="gaussian"'
+            )
+        if held_out.mask is not None and not held_out.mask.any():
+            raise UserError(
+                "all held-out outputs are missing; pass validation pairs with observed outputs, or choose another rule, "
+                'such as variance="gaussian"'
+            )
 
     def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
-        """s_θ(a), the mean of q_θ(· | a), from one evaluation of the network: E[U_0 | U_N], as U_N says nothing about U_0.
+        """Return s_θ(a), the mean of q_θ(· | a), in the shape of u.
 
-        It has none of the Monte-Carlo error of a mean over members, but is only as good as the network is at n = N; targets
-        that are divided by √γ_N ("eps", "mean") are not good there.
+        It is m(a) for Gaussian residuals. For a diffusion it takes one evaluation of the network, E[U_0 | U_N], as U_N is
+        independent of U_0: without the Monte-Carlo error of a mean over members, but only as good as the network is at n = N;
+        targets that are divided by √γ_N ("eps", "mean") are not good there.
+
+        Raises:
+            UserError: if the model has not been fitted, inputs do not fit it, or the reverse chain does not end at step 0.
         """
-        self._whole_chain("mean")
-        if self.gaussian:
-            frame = self.fitted()
-            assert self.parts is not None
-            return frame.outputs(self.parts.mean(*frame.inputs(a, scalars)), a)
+        law = self.fitted
+        if law.residual.centred:
+            fields, parameters = law.spaces.inputs(a, scalars)
+            return law.spaces.outputs(law.mean(fields, parameters), a)
+        if self.reverse.t_start:
+            raise UserError(
+                f"mean needs a chain down to step 0, but this model ends at t_start = {self.reverse.t_start}; use t_start=0"
+            )
         return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
-        """The negative variational lower bound of the paper's appendix for these pairs, in nats a pair and in units of u."""
-        frame = self.fitted()
-        fields, parameters = frame.inputs(a, scalars)
-        outputs = frame.field("u", u)
+        """Return the negative variational lower bound of the paper's appendix, in nats per pair and in units of u.
+
+        For Gaussian residuals it is the exact negative log-likelihood.
+
+        Raises:
+            UserError: if the residual law has no density.
+        """
+        law = self.fitted
+        fields, parameters = law.spaces.inputs(a, scalars)
+        outputs = law.spaces.check_field("u", u)
         if len(outputs) != len(fields):
-            raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(outputs)} of u")
-        self._whole_chain("nvlb")
-        chain, var = self._chain({})
-        v = self.tensor(self.scalings["u"].normalise(outputs))
-        scale = np.log(np.broadcast_to(self.scalings["u"].std, frame.u_shape)).sum()
-        if self.parts is not None:
-            if self.gaussian:
-                return -float(self.parts.log_likelihood(fields, outputs, parameters).mean())
-            left, size = self.parts.left(fields, outputs, parameters)
-            d = self.parts.seen(frame.u_shape)
-            volume = -self.parts.scale.log_likelihood(0 * left[:1])[0] - 0.5 * d * np.log(2 * np.pi)  # log det S
-            v, scale = self.tensor(self.parts.scale.normalise(left)), float(volume + d * np.log(size).mean())
-        condition = self.condition(fields, parameters)
+            raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(outputs)} of u; pass equally many")
+        if not isinstance(law.residual, Density):
+            raise UserError(f"the law {law.residual.name!r} has no density; compare models by their CRPS")
+        pairs = pairs_of(fields, outputs, parameters)
+        return law.residual.negative_log_density(Residuals(pairs, outputs - law.mean(fields, parameters)), seed)
 
-        def eps(n: int) -> Tensor:
-            return self.tensor(self.diffusion.law.sample(frame.u_shape, len(v), seed, 0, "nvlb", n))
-
-        return nvlb(self._denoiser(), self.diffusion, chain, var, v, condition, eps) + float(scale)
-
-    def draw(self, a: Array, scalars: Array | None, inputs: Array, members: Array, seed: int, how: Mapping[str, Any]) -> Array:
-        """S r, or members of u where there is no mean."""
-        r = self.residuals(a, scalars, inputs, members, seed, how)
-        if self.parts is None:
-            return self.scalings["u"].restore(r)
-        if self.gaussian and self.parts.amplitude is not None:
-            r = r * self.parts.amplitude.draw(seed, inputs, members).reshape(-1, *(1,) * (r.ndim - 1))
-        return self.parts.scale.restore(r)
-
-    def to(self, device: str) -> Self:
-        if self.parts is not None:
-            self.parts.mean.to(device)
-        return super().to(device)
-
-    @property
-    def parameters(self) -> int:
-        return super().parameters + (0 if self.parts is None else self.parts.mean.parameters)
-
-    def arrays(self) -> dict[str, Array]:
-        found = {} if self.parts is None else self.parts.arrays()
-        return found if self.error is None else {**found, "error": self.error}
-
-    def save(self, path: str | Path) -> None:
-        if self.parts is not None and not is_saveable(self.parts.mean):
-            raise UserError(
-                f"a {self.parts.mean.label} mean is code of your own, which is not saved; save what it gave, or fit it anew"
-            )
-        super().save(path)
-
-    save.__doc__ = Surrogate.save.__doc__
-
-    def restore(self, arrays: Mapping[str, Array]) -> Self:
-        self.error = arrays.get("error")
-        if self._written is not None:
-            self.parts = Decomposition.restored(self._written, arrays)
-            self.said = list(self.parts.said)
-        elif self.variance == "analytic" and self.error is None:
-            raise UserError("the denoising error is missing")
-        return self
+    def settings(self) -> dict[str, Any]:
+        return {
+            "network": plain(self.network),
+            "diffusion": self.diffusion.to_json(),
+            "mean": plain(self.mean_model),
+            "law": plain(self.residual_law),
+            "residual_scale": self.residual_scale,
+            "reverse": self.reverse.to_json(),
+            "normalise": list(self.normalise),
+            "training": None if self.training is None else asdict(self.training),
+            "budget": self.budget,
+            "symmetries": [each if isinstance(each, str) else OWN for each in self.symmetries],
+            "kind": self.kind if isinstance(self.kind, str) else list(self.kind),
+        }
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "PDNO":
-        """The model that `settings` describes, without weights."""
-        d = settings["diffusion"]
-        diffusion = Diffusion(Schedule(d["gamma"]), from_json(d["base"]), d["target"], d["weight"])
-        mean = settings.get("mean", "none")
-        model = cls(settings["network"], diffusion, mean=mean, **settings_of(settings), **settings["reverse"])
-        model.auto_steps = settings.get("auto_steps")
-        model._written = None if mean == "none" else settings
-        return model
+    def from_settings(cls, settings: Mapping[str, Any], law: Law, sampler: Sampler | None = None) -> Self:
+        arguments = dict(settings)
+        reverse = Reverse.from_json(arguments.pop("reverse"), sampler)
+        own = {"mean": law.mean, "law": law.residual}
+        if law.residual.networks:
+            own["network"] = law.residual.networks[0].module  # type: ignore[assignment]
+        arguments |= {name: own.get(name, "auto") for name in ("network", "mean", "law") if arguments[name] == OWN}
+        training = None if arguments["training"] is None else Training(**arguments["training"])
+        new = cls(
+            **{**arguments, **vars(reverse), "diffusion": Diffusion.from_json(arguments["diffusion"]), "training": training}
+        )
+        new.law = law
+        return new
 
 
-def _signed(value: float) -> str:
-    return f"{abs(value):.2g} {'lower' if value > 0 else 'higher'}"
+def _settings_of(mean: Mean) -> dict[str, Any]:
+    """Return the attributes of an untrained mean and of its parts: a run is resumed only if they are the same."""
+    return {"name": mean.name, **vars(mean), "parts": [_settings_of(part) for part in mean.parts]}

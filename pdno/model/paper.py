@@ -1,4 +1,4 @@
-"""The settings of the paper: Tables A1–A4 for its PDNO, and its FNO baselines."""
+"""Settings of the paper's experiments: Tables A1–A4 for its models, and its FNO baselines."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from ..diffusion.base import White
 from ..diffusion.chain import Diffusion
 from ..diffusion.schedule import Schedule
-from ..learning.loop import Training
 from ..learning.normalisation import Normalise
+from ..learning.settings import Training
 
 __all__ = ["FNO_TESTS", "PDNO_TESTS"]
 
 
 def _pdno(base: int, batch: int, noisy: bool, **options: Any) -> dict[str, Any]:
-    """What the tables share: N = 100, 1000 epochs, Adam at 1e-4 that is halved every 100, target ε, the theorem's σ_n."""
+    """Return arguments of `PDNO`; common to all: N = 100, 1000 epochs of Adam, rate 1e-4 halved every 100 epochs, target ε."""
     loop: dict[str, Any] = {"epochs": 1000, "batch": batch, "optimizer": "adam", "rate": 1e-4, "rate_schedule": "step"}
     schedule, normalise = options.pop("schedule", Schedule.cosine), options.pop("normalise", "none")
     return {
@@ -38,7 +38,7 @@ PDNO_TESTS: dict[str, Callable[[bool], dict[str, Any]]] = {  # by whether the da
 
 
 def _fno(modes: int, width: int, halve_every: float, normalise: Normalise = "none") -> dict[str, Any]:
-    """What the baselines share: 500 epochs of Adam at 1e-3 with a weight decay."""
+    """Return arguments of `FNO`; common to all: 500 epochs of Adam at 1e-3 with a weight decay of 1e-4."""
     training = Training(
         epochs=500,
         batch=20,

@@ -1,146 +1,91 @@
-"""What models and baselines share: fit on pairs, answer (`pdno.model.prediction`), save.
+"""The protocol of models: fit on pairs, predict, save. It is the same for all models, and so is their evaluation.
 
-A model says how it learns (`prepare`, `objective`) and how it draws members (`centre`, `draw`); everything else is here and
-there, so that judgement cannot tell models apart.
+A model implements `learn_law`, `settings` and `from_settings`; all other methods are shared.
 """
 
-import os
+import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from .. import __version__
+from .._typing import Array, Ints
 from ..basis import Kind
+from ..data.arrays import arranged, check_finite
 from ..data.pairs import Dataset, Pairs
-from ..data.spaces import Frame, arranged, check_finite
+from ..data.spaces import Spaces
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
-from ..learning.loop import Objective, Trained, Training, train
-from ..learning.normalisation import Normalise, Scaling
-from ..nn import NETWORKS, build
-from ..symmetry import Own, Symmetry, augment, check, group
+from ..learning.budget import Terms
+from ..learning.network import OWN
+from ..mean.choice import Trial
+from ..symmetry import Own
 from ..work import checkpoint
-from ..work.engine import fabric
-from ..work.progress import progress_bar
-from .prediction import Answers
+from ..work.state import State
+from .law import Given, Law
+from .prediction import Prediction, draw_members, predict
 
-__all__ = ["Surrogate", "Terms", "chosen"]
+__all__ = ["Surrogate", "plain"]
 
-Array = NDArray[Any]
-TRAINING = 0.9  # share of the time that is left, for training; the rest is for measuring
-
-
-@dataclass(frozen=True)
-class Terms:
-    """On what terms a model learns; arguments of `Surrogate.learn`."""
-
-    seed: int = 0
-    run: Path | None = None
-    device: str = "auto"
-    devices: int = 1
-    precision: str = "32-true"
-    progress: bool = True
-    deadline: float | None = None  # on the monotonic clock
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is one process: several must not decide by their clocks, which may differ."""
-        return self.devices == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1
-
-    def left(self, share: float = 1.0) -> float | None:
-        """Seconds that are left, or a share of them; None if time does not matter."""
-        return None if self.deadline is None else max(0.0, share * (self.deadline - time.monotonic()))
-
-    def options(self, below: str = "") -> dict[str, Any]:
-        """Arguments of `Surrogate.learn` for a part of the work, with a folder of its own."""
-        run = None if self.run is None else self.run / below
-        names = ("seed", "device", "devices", "precision", "progress")
-        return {"run": run, **{name: getattr(self, name) for name in names}}
+KIND = "model"
 
 
-class Surrogate(Answers):
-    """A model of u | a on one grid. Subclasses: `pdno.PDNO`, and the baselines.
+class Surrogate(ABC):
+    """A model of u | a.
 
     Args:
-        network: "auto", a kind ("unet", "fno"), a mapping {"kind": "unet", "base": 16, …}, or a torch module.
-        normalise: of a and u, see `pdno.learning.normalisation`; a pair of two kinds normalises a and u differently.
-        training: settings of the loop.
-        budget: seconds that learning may take.
-        symmetries: exact ones of the operator, by name or as own maps, see `pdno.symmetry`: pairs are learned from in every
-            orientation. Declare only what holds.
-        kind: of the grid's axes, one for all or one each; it says what a reflection or a shift is.
+        budget: seconds that training may take; None for no limit.
+        symmetries: exact symmetries of the operator, by name or as custom maps, see `pdno.symmetry`. Declare exact ones only.
+        kind: of the grid's axes, one for all or one each, see `pdno.grid`; reflections and shifts depend on it.
+
+    `law` is the learned distribution; it is None before `fit`.
     """
 
-    name: ClassVar[str]  # of the model, as in results and files
-    timed: ClassVar[bool]  # whether its network takes (n, v, a), or a alone
+    name: ClassVar[str]  # in results and files
+    named_after_mean: ClassVar[bool] = False  # whether results name the mean instead
+    law: Law | None = None
 
     def __init__(
         self,
-        network: str | Mapping[str, Any] | nn.Module = "auto",
-        normalise: Normalise | tuple[Normalise, Normalise] = "scalar",
-        training: Training | None = None,
         budget: float | None = None,
         symmetries: str | Sequence[str | Own] = (),
         kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
-        self.asked, self.normalise, self.budget = network, normalise, budget
+        self.budget = budget
         self.symmetries = (symmetries,) if isinstance(symmetries, str) else tuple(symmetries)
         self.kind = kind if isinstance(kind, str) else tuple(kind)
-        self.elements: tuple[Symmetry, ...] = ()  # of the group, once there is a grid
-        self.network = network  # a module once there is one; every fit starts from what was asked for
-        self.training = Training() if training is None else training
-        self.frame: Frame | None = None
-        self.scalings: dict[str, Scaling] = {}
-        self.history: list[dict[str, Any]] = []
-        self.provenance: dict[str, Any] = {}
-        self.novelty: Novelty | None = None
-        self.seen: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # fingerprints of the pairs that it was made from
+        self.log: Callable[[str], None] = lambda text: None  # receives a line for each candidate that is tried
 
-    # To be said by a model
+    # Each model says
 
-    def objective(self, pairs: Pairs, seed: int, purpose: str) -> Objective:
-        """The loss of some rows of these pairs, as `pdno.learning.loop` takes it, if there is a network to train."""
-        raise TypeError(f"{self.label} has no network to train")
+    @abstractmethod
+    def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
+        """Learn the distribution of u given a.
 
-    def prepare(self, pairs: Pairs, validation: Pairs | None, terms: "Terms") -> tuple[Pairs, Pairs | None]:
-        """The pairs that the network learns from, and those held out; scalings are known."""
-        return pairs, validation
+        Args:
+            pairs: training pairs.
+            held_out: validation pairs; None if there are none.
+            spaces: grids and channels of the pairs.
+            terms: seed, folder, devices and deadline.
+        """
 
-    def finish(self, validation: Pairs | None, terms: "Terms") -> None:
-        """Measure what is to be measured on held-out pairs, as `prepare` left them, once the network has learned."""
-        return None
-
-    @property
-    def label(self) -> str:
-        """The name of the method in results."""
-        return self.name
-
-    @property
-    def parameters(self) -> int:
-        """Numbers that were learned."""
-        assert isinstance(self.network, nn.Module)
-        return sum(p.numel() for p in self.network.parameters())
-
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Everything that defines the model but data and weights, as plain JSON types."""
-        kinds = {cls: kind for kind, cls in NETWORKS.items()}
-        known = isinstance(self.network, nn.Module) and type(self.network) in kinds
-        network = {"kind": kinds[type(self.network)], **self.network.settings} if known else "own"
-        named = [each if isinstance(each, str) else "own" for each in self.symmetries]
-        kind = self.kind if isinstance(self.kind, str) else list(self.kind)
-        return {"network": network, "normalise": self.normalise, "symmetries": named, "kind": kind}
+        """Return the constructor's arguments as plain JSON types; "own" stands for code of the user."""
 
-    # Learning
+    @classmethod
+    @abstractmethod
+    def from_settings(cls, settings: Mapping[str, Any], law: Law) -> Self:
+        """Return the model with these settings and this law; parts that are "own" are taken from the law."""
 
+    # Training
+
+    @final
     def fit(
         self,
         a: Any,
@@ -154,19 +99,25 @@ class Surrogate(Answers):
         seed: int = 0,
         **options: Any,
     ) -> Self:
-        """Learn from pairs: NumPy, torch or xarray.
+        """Train on pairs: NumPy, torch or xarray.
 
         Args:
             a: inputs (sample, *grid) or (sample, channel, *grid); None if there are scalars only.
-            u: outputs, likewise; on a grid of its own or that of a.
+            u: outputs, likewise; on a grid of their own or that of a.
             scalars: further parameters, (sample, parameter).
-            mask: True where u is known, or "nan": nothing is learned from the rest.
-            group: labels; pairs with the same one stay on one side of the split.
-            dims: "sample,x,y", or "sample,x:sample,channel,x" for a and u, where shapes leave a choice.
-            validation: fraction of the pairs to hold out, or pairs (a, u) or (a, u, scalars) of your own. They are not learned
-                from, but the reverse variance is measured on them.
+            mask: True where u is observed, or "nan"; missing values are ignored in training.
+            group: labels; pairs with the same label stay on one side of the split.
+            dims: "sample,x,y", or "sample,x:sample,channel,x" for a and u, where shapes are ambiguous.
+            validation: fraction of the pairs to hold out, or pairs (a, u) or (a, u, scalars) of your own. Models, scales and
+                numbers of steps are selected on them.
             seed: of everything that is drawn.
-            options: of `learn`.
+            options: see `learn`.
+
+        Returns:
+            The fitted model itself.
+
+        Raises:
+            UserError: if the arrays do not fit together, or the model cannot be trained on them.
         """
         pairs, channel = arranged(a, u, scalars, mask, group, dims)
         if isinstance(validation, tuple):
@@ -175,13 +126,16 @@ class Surrogate(Answers):
         if isinstance(validation, Pairs):
             return self.learn(pairs, validation, seed=seed, channel=channel, **options)
         if len(pairs) < 2:
-            raise UserError(f"{len(pairs)} pairs are too few to learn from and to check with; bring at least two")
+            raise UserError(f"{len(pairs)} pairs are too few for training and validation; give at least two")
         if not 0 <= validation < 1 or round(validation * len(pairs)) == len(pairs):
-            raise UserError(f"validation = {validation}: expected a fraction that leaves some of {len(pairs)} pairs to learn")
+            raise UserError(
+                f"validation = {validation}: expected a fraction that leaves some of {len(pairs)} pairs to train on"
+            )
         whole = Dataset(pairs, pairs[:0], {"name": "pairs"})
         data = whole.split(max(validation, 1 / len(pairs)) if validation else 0.0, 0.0, seed)
         return self.learn(data.train, data.validation, seed=seed, channel=channel, **options)
 
+    @final
     def learn(
         self,
         pairs: Pairs,
@@ -195,204 +149,227 @@ class Surrogate(Answers):
         precision: str = "32-true",
         progress: bool = True,
     ) -> Self:
-        """Learn from pairs that are split already.
+        """Train on pairs that are split already.
 
         Args:
-            pairs: to learn from.
-            validation: held out; None if there are none.
+            pairs: training pairs.
+            validation: held-out pairs; None if there are none.
             seed: of everything that is drawn.
-            channel: whether predictions have an axis of channels.
-            run: folder for checkpoints and logs; a run that is found there is gone on with.
+            channel: whether predictions have a channel axis.
+            run: folder for checkpoints and logs; an unfinished run in it is resumed.
             device: "auto", "cpu", "cuda", …
             devices: processes on this machine; under torchrun, those that it started.
             precision: "32-true", "64-true" or "bf16-mixed".
-            progress: show a bar on terminals.
+            progress: show progress bars on terminals.
         """
+        self.law = None
+        deadline = None if self.budget is None else time.monotonic() + self.budget
         for part in (pairs, validation):
             if part is not None:
                 check_finite(part)
-        deadline = None if self.budget is None else time.monotonic() + self.budget
-        folder = None if run is None else Path(run)
-        terms = Terms(int(seed), folder, device, devices, precision, progress, deadline)
-        self._describe(pairs, channel)
+        spaces = Spaces.of(pairs, channel, self.kind)
         if validation:
             _check_alike(pairs, validation)
-        self.history = []
-        try:
-            plan = {**self._plan(pairs, terms.seed), "precision": precision}
-            trained = self._train(*self.prepare(pairs, validation, terms), terms, plan)
-        except BaseException:
-            self.frame = None  # nothing was learned that could be asked
-            raise
+        folder = None if run is None else Path(run)
+        terms = Terms(int(seed), folder, device, devices, precision, progress, deadline, log=self.log)
+        law = self.learn_law(pairs, validation or None, spaces, terms)
         prints = pairs.fingerprints()
-        self.seen = np.unique(prints if validation is None else np.concatenate([prints, validation.fingerprints()]))
-        self.novelty = Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group)
-        self.provenance |= {"version": __version__, "seed": terms.seed, "pairs": len(pairs), "updates": trained}
-        return self
-
-    def _describe(self, pairs: Pairs, channel: bool) -> None:
-        """The frame of these pairs, their scales, and the group of symmetries on their grid."""
-        self.frame, self.provenance = Frame.of(pairs, channel), {}
-        kinds = self.normalise if isinstance(self.normalise, tuple) else (self.normalise, self.normalise)
-        self.scalings = {"a": Scaling.of(pairs.a, kinds[0]), "u": Scaling.of(pairs.u, kinds[1], pairs.mask)}
-        if pairs.scalars is not None:
-            self.scalings["scalars"] = Scaling.of(pairs.scalars, "scalar")
-        if self.symmetries and pairs.mask is not None:
-            raise UserError("symmetries cannot be used with a mask, which they would have to move too; leave one of them out")
-        self.orient()
-        if self.elements:
-            check(self.elements, pairs.a[:1], pairs.u[:1])
-
-    def orient(self) -> None:
-        """The group of symmetries on the grid of u."""
-        self.elements = group(self.symmetries, self.fitted().grid(self.kind)) if self.symmetries else ()
-
-    def _train(self, pairs: Pairs, validation: Pairs | None, terms: "Terms", plan: dict[str, Any]) -> int:
-        """Train the network, if it has anything to learn; how many steps it took."""
-        self.network = self._built(terms.seed).double() if terms.precision == "64-true" else self._built(terms.seed)
-        if any(True for _ in self.network.parameters()):
-            known = {name: value for name, value in self.settings().items() if name not in ("trials", "said")}
-            first = pairs.u[0] if pairs.mask is None else np.where(pairs.mask[0], pairs.u[0], 0.0)
-            plan |= known | {"first": float(f"{np.abs(first).mean():.5g}")}  # now that all parts are known
-            engine = fabric(terms.device, terms.devices, terms.precision)
-            with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
-                trained = self._steps(pairs, validation, terms, engine, plan, bar)
-            self.network, self.history = trained.network, trained.history
-        self.finish(validation, terms)
-        return self.history[-1]["step"] if self.history else 0
-
-    def _steps(
-        self, pairs: Pairs, validation: Pairs | None, terms: "Terms", engine: Any, plan: dict[str, Any], bar: Any
-    ) -> Trained:
-        assert isinstance(self.network, nn.Module)
-        rows, seed = 0 if validation is None else min(len(validation), 256), terms.seed
-
-        def validate(network: nn.Module) -> float:
-            assert validation is not None
-            loss = self.objective(validation, seed, "validation")
-            size = min(self.training.batch, rows)
-            starts = range(0, rows - size + 1, size)
-            with torch.no_grad():
-                return float(np.mean([float(loss(network, np.arange(lo, lo + size), lo, 0)) for lo in starts]))
-
-        return train(
-            self.network,
-            self.objective(pairs, seed, "train"),
-            len(pairs),
-            self.training,
-            engine,
-            seed=seed,
-            folder=terms.run,
-            plan=plan,
-            budget=terms.left(TRAINING),
-            validate=validate if rows else None,
-            progress=bar,
+        both = prints if validation is None else np.concatenate([prints, validation.fingerprints()])
+        facts = {"version": __version__, "seed": terms.seed, "pairs": len(pairs)}
+        facts |= {"updates": sum(network.updates for network in law.residual.networks)}
+        self.law = replace(
+            law,
+            novelty=Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group),
+            fingerprints=np.unique(both),
+            history=law.history or tuple(row for network in law.residual.networks for row in network.history),
+            provenance={**facts, **law.provenance},
         )
+        return self
 
-    def _plan(self, pairs: Pairs, seed: int) -> dict[str, Any]:
-        """What two runs must share for one to go on with the other."""
-        assert self.frame is not None
-        loop = {k: v for k, v in vars(self.training).items() if k != "checkpoint_seconds"}
-        data: dict[str, Any] = {name: [float(s.mean.mean()), float(s.std.mean())] for name, s in self.scalings.items()}
-        first = pairs.u[0] if pairs.mask is None else np.where(pairs.mask[0], pairs.u[0], 0.0)
-        data |= {"pairs": len(pairs), "first": float(first.mean())}
-        plan = {"training": loop, "data": data, "frame": self.frame.to_json(), "seed": seed}
-        return {**self.settings(), **plan}
+    # Prediction
 
-    def _built(self, seed: int) -> nn.Module:
-        """The network for this frame, with weights that are a function of the seed."""
-        assert self.frame is not None
-        channels = (self.frame.channels + self.timed * self.frame.u_shape[0], self.frame.u_shape[0])
-        return build(self.asked, self.frame.u_shape[1:], *channels, self.timed, seed)
+    @final
+    @property
+    def fitted(self) -> Law:
+        """The learned distribution.
 
-    def rows(self, pairs: Pairs, seed: int | None = None) -> Callable[..., tuple[Tensor, Tensor, Tensor | None]]:
-        """(rows, first, step) ↦ the condition, normalised outputs and mask of these pairs, on the network's device.
-
-        With a seed each pair is turned by a symmetry, if there are any: a function of (seed, place in the batch, step).
+        Raises:
+            UserError: before `fit`.
         """
-        a, u, scalars, mask = pairs.a, pairs.u, pairs.scalars, pairs.mask
+        if self.law is None:
+            raise UserError("this model has not been fitted; call fit first, or load one")
+        return self.law
 
-        def get(rows: NDArray[np.int64], first: int = 0, step: int = 0) -> tuple[Tensor, Tensor, Tensor | None]:
-            x, y = a[rows], u[rows]
-            if self.elements and seed is not None:
-                x, y = augment(x, y, self.elements, seed, np.arange(first, first + len(rows)), step)
-            condition = self.condition(x, None if scalars is None else scalars[rows])
-            outputs = self.scalings["u"].normalise(y)
-            known = None if mask is None else self.tensor(mask[rows])
-            return condition, self.tensor(outputs if mask is None else np.where(mask[rows], outputs, 0.0)), known
+    @final
+    def given(self, a: Array, scalars: Array | None = None) -> Given:
+        """Return the distribution of u for inputs (sample, channel, *grid) and scalars (sample, parameter)."""
+        return self.fitted.given(a, scalars)
 
-        return get
+    @final
+    def sample(
+        self,
+        a: Any,
+        members: int = 1,
+        seed: int = 0,
+        *,
+        scalars: Any = None,
+        chunk: int | None = None,
+        first: int = 0,
+        **sampling: Any,
+    ) -> Any:
+        """Draw members of u | a: (members, *shape of u). Arguments and exceptions as in `predict`."""
+        return draw_members(self.fitted, a, members, seed, scalars, chunk, first, **sampling)
 
-    def condition(self, a: Array, scalars: Array | None) -> Tensor:
-        """What the network is told about inputs: (sample, channel, *grid of u)."""
-        if scalars is not None:
-            scalars = self.scalings["scalars"].normalise(scalars)
-        return self.tensor(self.fitted().condition(self.scalings["a"].normalise(a), scalars))
+    @final
+    def predict(
+        self,
+        a: Any,
+        members: int = 100,
+        seed: int = 0,
+        quantiles: tuple[float, ...] = (0.05, 0.95),
+        *,
+        scalars: Any = None,
+        chunk: int | None = None,
+        first: int = 0,
+        progress: bool = True,
+        **sampling: Any,
+    ) -> Prediction:
+        """Return mean, std and quantiles of each input's members, in memory that does not grow with their number.
 
-    def tensor(self, values: Array) -> Tensor:
-        """Numbers of the type, and in the place, of the network's own."""
-        assert isinstance(self.network, nn.Module)
-        like = next(chain(self.network.parameters(), self.network.buffers()))
-        dtype = np.float64 if like.dtype == torch.float64 else np.float32
-        return torch.as_tensor(np.asarray(values, dtype=dtype)).to(like.device)
+        Args:
+            a: inputs, as in `fit`.
+            members: to draw for each input.
+            seed: of the members, which are those of `sample` with the same seed.
+            quantiles: levels in [0, 1].
+            scalars: as in `fit`.
+            chunk: rows of a call of the network; members are bitwise identical at equal chunk.
+            first: number of the first input; members are functions of (seed, number of the input, number of the member).
+            progress: show a progress bar on terminals.
+            sampling: settings of the residual law, such as steps=20.
 
+        Returns:
+            Statistics in the shape of u, as xarray for xarray inputs and as NumPy otherwise.
+
+        Raises:
+            UserError: if the model has not been fitted, or inputs or settings do not fit it.
+        """
+        options: dict[str, Any] = {"scalars": scalars, "chunk": chunk, "start": first, "progress": progress}
+        return predict(self.fitted, a, members, seed, quantiles, **options, **sampling)
+
+    @final
+    def evaluations(self, **sampling: Any) -> int:
+        """Return the number of network evaluations for one member."""
+        return self.fitted.evaluations(**sampling)
+
+    @final
+    @property
+    def method(self) -> str:
+        """Name of the method in results."""
+        return self.fitted.mean.name if self.named_after_mean else self.name
+
+    @final
+    @property
+    def deterministic(self) -> bool:
+        """Whether all members are the same."""
+        return self.fitted.residual.deterministic
+
+    @final
+    @property
+    def parameters(self) -> int:
+        """Number of values that were learned."""
+        return self.fitted.parameters
+
+    @final
+    @property
+    def spaces(self) -> Spaces:
+        """Grids and channels of a and u."""
+        return self.fitted.spaces
+
+    @final
+    @property
+    def novelty(self) -> Novelty | None:
+        """Out-of-distribution score of inputs; None if there were too few to estimate it from."""
+        return self.fitted.novelty
+
+    @final
+    @property
+    def fingerprints(self) -> Ints:
+        """Fingerprints of the training and validation pairs, sorted."""
+        return self.fitted.fingerprints
+
+    @final
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Version, seed, number of pairs and of updates."""
+        return self.fitted.provenance
+
+    @final
+    @property
+    def fit_summary(self) -> list[str]:
+        """What was selected and why, in sentences."""
+        return list(self.fitted.summary)
+
+    @final
+    @property
+    def leaderboard(self) -> tuple[Trial, ...]:
+        """The candidates for the mean."""
+        return self.fitted.leaderboard
+
+    @final
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Rows of the training log of the residual law, or of the mean of a network baseline."""
+        return list(self.fitted.history)
+
+    @final
+    def annotate(self, **entries: Any) -> None:
+        """Add entries to the provenance."""
+        self.law = replace(self.fitted, provenance={**self.provenance, **entries})
+
+    @final
     def to(self, device: str) -> Self:
-        """Compute on this device; "auto" takes a GPU if there is one."""
-        assert isinstance(self.network, nn.Module)
-        names = {"auto": "cuda" if torch.cuda.is_available() else "cpu", "gpu": "cuda"}
-        try:
-            self.network.to(names.get(device, device))
-        except (RuntimeError, AssertionError, NotImplementedError) as error:  # which torch raises, by device
-            raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
+        """Move the model to a device; "auto" chooses a GPU if there is one."""
+        self.fitted.to(device)
         return self
 
-    # Keeping
+    # Saving
 
+    @final
     def save(self, path: str | Path) -> None:
-        """Write the model into one file, which `pdno.load` reads; no code is stored, and none is run on loading."""
-        frame = self.fitted()
-        assert isinstance(self.network, nn.Module)
+        """Write the model into one file, which `pdno.load` reads; no code is stored, and none is run on loading.
+
+        Raises:
+            UserError: if the model has not been fitted, or symmetries are custom maps, which are code.
+        """
+        law = self.fitted
         if not all(isinstance(each, str) for each in self.symmetries):
-            raise UserError("own maps among the symmetries cannot be saved; expected names, such as 'square'")
-        tensors = self.weights()
-        numbers = {axis: c for axis, c in frame.coordinates.items() if c.dtype.kind in "iuf"}
-        tensors |= {f"coordinate.{axis}": torch.from_numpy(np.array(c)) for axis, c in numbers.items()}
-        tensors |= {f"model.{name}": torch.from_numpy(np.array(v, order="C")) for name, v in self.arrays().items()}
-        tensors["seen"] = torch.from_numpy(self.seen)
-        if self.novelty is not None:
-            tensors |= {f"novelty.{name}": torch.from_numpy(np.array(v)) for name, v in self.novelty.arrays().items()}
-        metadata = {"model": self.name, **self.settings(), "frame": frame.to_json(), "provenance": self.provenance}
-        checkpoint.save(Path(path), "model", tensors, metadata)
+            raise UserError(
+                "custom maps among the symmetries are code, which is not saved; use named symmetries, such as 'square'"
+            )
+        checkpoint.save_state(Path(path), KIND, State({"model": self.name, **self.settings()}, {}, {"law": law.state()}))
 
-    def weights(self) -> dict[str, Tensor]:
-        """Those of the network, and of the scales of what it sees."""
-        assert isinstance(self.network, nn.Module)
-        found = {f"network.{name}": v for name, v in self.network.state_dict().items()}
-        for name, scaling in self.scalings.items():
-            found |= {f"scaling.{name}.{k}": torch.from_numpy(np.array(v)) for k, v in vars(scaling).items()}
-        return found
 
-    def arrays(self) -> dict[str, Array]:
-        """Arrays of the model's own that are to be saved."""
-        return {}
+def plain(setting: Any) -> Any:
+    """Return a setting as plain JSON types; "own" if it is, or contains, code of the user."""
 
-    def restore(self, arrays: Mapping[str, Array]) -> Self:
-        """Take in what `arrays` gave."""
-        return self
+    def number(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError
+
+    try:
+        return json.loads(json.dumps(setting, default=number))
+    except TypeError:
+        return OWN
 
 
 def _check_alike(pairs: Pairs, validation: Pairs) -> None:
-    """Held-out pairs must be such as those that are learned from."""
+    """Raise UserError unless validation and training pairs have the same shapes."""
     got, expected = (
-        (f"a {p.a.shape[1:]}, u {p.u.shape[1:]}, {0 if p.scalars is None else p.scalars.shape[1]} scalars")
+        f"a {p.a.shape[1:]}, u {p.u.shape[1:]}, {0 if p.scalars is None else p.scalars.shape[1]} scalars"
         for p in (validation, pairs)
     )
     if got != expected:
-        raise UserError(f"held-out pairs have {got}, expected {expected} as those learned from; give both alike, or a fraction")
-
-
-def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the settings from a file say about normalisation and symmetries, as arguments of `Surrogate`."""
-    kinds = settings.get("normalise", "scalar")
-    symmetries = {"symmetries": settings.get("symmetries", ()), "kind": settings.get("kind", "cell")}
-    return {"normalise": tuple(kinds) if isinstance(kinds, list) else kinds, **symmetries}
+        raise UserError(
+            f"validation pairs have {got}, expected {expected} as training pairs; pass the same shapes, or a fraction"
+        )

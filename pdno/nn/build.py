@@ -1,4 +1,4 @@
-"""From a name or settings to a network."""
+"""Networks by name or by settings, for a given grid."""
 
 import math
 from collections.abc import Mapping
@@ -9,60 +9,73 @@ import torch
 from torch import nn
 
 from ..errors import UserError, nearest
+from .base import GridNetwork
 from .fno import FNO
-from .layers import Network
 from .slim import Slim
 from .spectral import Spectral
 from .unet import UNet
-from .zero import Zero
 
 __all__ = ["NETWORKS", "build"]
 
-NETWORKS: dict[str, type[Network]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral, "zero": Zero}
+NETWORKS: dict[str, type[GridNetwork]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral}
 
 
-def build(asked: Any, grid: tuple[int, ...], in_channels: int, out_channels: int, time: bool, seed: int) -> nn.Module:
-    """A network for a grid, with weights that are a function of the seed; a module that was asked for is copied.
+def build(network: Any, grid: tuple[int, ...], in_channels: int, out_channels: int, time: bool, seed: int) -> nn.Module:
+    """Return a network for a grid, with weights that are a function of the seed.
+
+    Args:
+        network: "auto" or a name of `NETWORKS`; a mapping with this name as "kind" and settings of the network; or a module,
+            of which a copy is returned.
+        grid: number of points along each axis.
+        in_channels: channels of a, plus those of v with time=True.
+        out_channels: channels of the output.
+        time: whether the network depends on the step n.
+        seed: of the initial weights.
+
+    Returns:
+        A module that maps (n, v, a) with time=True, otherwise a, to (batch, out_channels, *grid).
+
+    Raises:
+        UserError: if the name or a setting is unknown, or if a module has no parameters.
 
     >>> type(build({"kind": "fno", "modes": 4, "width": 8}, (32,), 2, 1, True, seed=0)).__name__
     'FNO'
     """
-    if isinstance(asked, nn.Module):
-        if not any(True for _ in asked.parameters()):
-            raise UserError("the network has no parameters, so there is nothing to learn; give a module that has some")
-        return deepcopy(asked)
-    if not isinstance(asked, str | Mapping):
-        raise UserError(f"network = {asked!r}: expected a name, a mapping of settings, or a torch module")
-    settings = {"kind": asked} if isinstance(asked, str) else dict(asked)
+    if isinstance(network, nn.Module):
+        if not any(True for _ in network.parameters()):
+            raise UserError("the network has no parameters to train; expected a module with parameters")
+        return deepcopy(network)
+    if not isinstance(network, str | Mapping):
+        raise UserError(f"network = {network!r}: expected a name, a mapping of settings, or a torch module")
+    settings = {"kind": network} if isinstance(network, str) else dict(network)
     kind = settings.pop("kind", "auto")
     if kind == "auto":
-        kind, settings = _slim(grid, settings)
-    settings = {**_fitting(kind, grid), **settings}
+        kind, settings = _auto(grid, settings)
     if kind not in NETWORKS:
         raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS])}")
-    given: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
+    shared: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         try:
-            return NETWORKS[kind](**{**given, **settings})
+            return NETWORKS[kind](**{**shared, **_small_grid_settings(kind, grid), **settings})
         except TypeError as error:
             raise UserError(f"the network {kind!r} does not take these settings: {error}") from None
 
 
-def _fitting(kind: str, grid: tuple[int, ...]) -> dict[str, Any]:
-    """Settings for grids that are too small for a network's defaults."""
-    least = min(grid)
-    if kind == "fno" and least < 24:
-        return {"modes": max(1, least // 2)}
-    if kind == "spectral" and least < 47:
-        return {"modes": max(1, (least + 1) // 2)}
-    if kind == "slim" and least < 8:
-        return {"patch": 1, "widths": (48, 96)[: max(1, least.bit_length() - 1)]}
+def _small_grid_settings(kind: str, grid: tuple[int, ...]) -> dict[str, Any]:
+    """Return settings for grids that are too small for the defaults of a network."""
+    side = min(grid)
+    if kind == "fno" and side < 24:
+        return {"modes": max(1, side // 2)}
+    if kind == "spectral" and side < 47:
+        return {"modes": max(1, (side + 1) // 2)}
+    if kind == "slim" and side < 8:
+        return {"patch": 1, "widths": (48, 96)[: max(1, side.bit_length() - 1)]}
     return {}
 
 
-def _slim(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A small network for a grid: a UNet with as many levels as it has room for, an FNO in three dimensions."""
+def _auto(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return kind and settings of a small UNet with as many levels as fit the grid; in three dimensions, of an FNO."""
     if len(grid) > 2:
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
     levels = max(1, min(4, int(math.log2(min(grid))) - 1))

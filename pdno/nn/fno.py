@@ -1,8 +1,8 @@
 """The Fourier neural operator: Li et al., Fourier neural operator for parametric partial differential equations (2021).
 
-    x ← act(MLP(Kx) + Wx), four times;        Kx = F⁻¹(R·F x) on the modes below the cut, zero above it.
+    x ← σ(MLP(Kx) + Wx), four times;        Kx = F⁻¹(R·F x) on the modes below the cutoff, zero above it.
 
-The lifting sees the fields and the coordinates linspace(0, 1, s); the activation is GELU, and none after the last layer.
+The lifting takes the fields and the coordinates linspace(0, 1, s). σ is GELU; the last layer has no activation.
 2,376,449 parameters with dim=2, modes=12, width=32; 582,849 with dim=1, modes=16, width=64.
 """
 
@@ -14,25 +14,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import Network, crop, sinusoid
+from .base import GridNetwork
+from .layers import STEP_WIDTH, crop, sinusoid
 
 __all__ = ["FNO"]
 
-LAYERS = 4
-MARGIN = 9  # zeros at the far side of each axis, so that a domain of two or three dimensions need not be periodic
-STEP_WIDTH = 64  # of the sinusoid of the step n
+LAYERS = 4  # as in the original code
+MARGIN = 9  # zeros appended to each axis in two and three dimensions, because the domain need not be periodic
 
 
-class FNO(Network):
+class FNO(GridNetwork):
     """A Fourier neural operator in one, two or three dimensions.
 
     Args:
         dim: 1, 2 or 3.
-        modes: Fourier modes kept along each axis.
-        width: channels inside.
+        modes: number of Fourier modes along each axis.
+        width: number of hidden channels.
         in_channels: channels of a, plus those of v with time=True.
-        out_channels: channels of the result.
-        time: whether the network depends on the step n: each layer then has a scale and a shift made from n.
+        out_channels: channels of the output.
+        time: whether the network depends on the step n; each layer then has a scale and a shift that depend on n.
 
     Good values: modes=12, width=32 (Darcy); modes=16, width=64 (Burgers).
 
@@ -49,15 +49,15 @@ class FNO(Network):
             raise UserError(f"dim = {dim}: the FNO works in one, two or three dimensions")
         self.modes, self.margin = modes, MARGIN if dim > 1 else 0
         hidden = (4 if dim > 1 else 2) * width
-        self.lift = _Pointwise(in_channels + dim, width)
+        self.lift = nn.Conv1d(in_channels + dim, width, 1)
         self.layers = nn.ModuleList(_Layer(dim, modes, width) for _ in range(LAYERS))
-        self.out = nn.Sequential(_Pointwise(width, hidden), nn.GELU(), _Pointwise(hidden, out_channels))
+        self.out = nn.Sequential(nn.Conv1d(width, hidden, 1), nn.GELU(), nn.Conv1d(hidden, out_channels, 1))
         self.embed = _embedding(width) if time else None
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
         grid = x.shape[2:]
         self._check_modes(grid)
-        x = self.lift(torch.cat((x, _coordinates(x)), 1))
+        x = _pointwise(self.lift, torch.cat((x, _coordinates(x)), 1))
         x = F.pad(x, (0, self.margin) * self.dim)
         steps = [None] * LAYERS
         if self.embed and n is not None:
@@ -65,33 +65,35 @@ class FNO(Network):
         for place, (layer, scale_shift) in enumerate(zip(self.layers, steps, strict=True), 1):
             x = layer(x, scale_shift)
             x = x if place == LAYERS else F.gelu(x)
-        x = self.out(crop(x, grid))
-        return x
+        return _pointwise(self.out, crop(x, grid))
 
     def _check_modes(self, grid: torch.Size) -> None:
-        """Modes −m … m−1 of every axis but the last and 0 … m−1 of the last, whose negatives are conjugates, must exist."""
+        """Require the modes −m … m−1 of every axis but the last, and 0 … m−1 of the last, whose negatives are conjugates."""
         least = [2 * self.modes - self.margin] * (self.dim - 1) + [2 * (self.modes - 1) - self.margin]
         if any(s < low for s, low in zip(grid, least, strict=True)):
             sides, need = "x".join(map(str, grid)), "x".join(str(max(1, low)) for low in least)
-            raise UserError(f"a grid of {sides} is too small for an FNO of {self.modes} modes; it needs {need}, or fewer modes")
+            raise UserError(
+                f"a grid of {sides} is too small for an FNO of {self.modes} modes; use at least {need} points, or fewer modes"
+            )
 
 
 def _embedding(width: int) -> nn.Sequential:
-    """From the sinusoid of n to a scale and a shift for each channel of each layer."""
+    """Return a map from the sinusoid of n to a scale and a shift for each channel of each layer."""
     return nn.Sequential(nn.Linear(STEP_WIDTH, 4 * width), nn.GELU(), nn.Linear(4 * width, 2 * width * LAYERS))
 
 
 class _Layer(nn.Module):
-    """MLP(Kx) + Wx, with (scale + 1)·(…) + shift where the step n gives them."""
+    """(scale + 1)·(MLP(Kx) + Wx) + shift; scale and shift depend on the step n, and are 0 without it."""
 
     def __init__(self, dim: int, modes: int, width: int) -> None:
         super().__init__()
         self.spectral = SpectralConv(dim, modes, width)
-        self.mlp = nn.Sequential(_Pointwise(width, width), nn.GELU(), _Pointwise(width, width))
-        self.skip = _Pointwise(width, width)
+        self.mlp = nn.Sequential(nn.Conv1d(width, width, 1), nn.GELU(), nn.Conv1d(width, width, 1))
+        self.skip = nn.Conv1d(width, width, 1)
 
     def forward(self, x: Tensor, scale_shift: Tensor | None) -> Tensor:
-        y: Tensor = self.mlp(self.spectral(x)) + self.skip(x)
+        """Map x (batch, width, *grid) and scale_shift (batch, 2·width) to the shape of x."""
+        y = _pointwise(self.mlp, self.spectral(x)) + _pointwise(self.skip, x)
         if scale_shift is None:
             return y
         scale, shift = scale_shift.reshape(len(x), -1, *[1] * (x.ndim - 2)).chunk(2, 1)
@@ -99,9 +101,10 @@ class _Layer(nn.Module):
 
 
 class SpectralConv(nn.Module):
-    """K: a complex width × width matrix on each kept mode. The weight is real, (corner, in, out, *modes, 2).
+    """K: a complex width × width matrix for each mode below the cutoff.
 
-    A corner is a choice of low or high (that is, negative) frequencies along every axis but the last.
+    The weight is stored as real and imaginary parts, (corner, in, out, *modes, 2). A corner is a choice of low or high (that
+    is, negative) frequencies along every axis but the last.
     """
 
     def __init__(self, dim: int, modes: int, width: int) -> None:
@@ -110,6 +113,7 @@ class SpectralConv(nn.Module):
         self.weight = nn.Parameter(torch.rand(2 ** (dim - 1), width, width, *[modes] * dim, 2) / width**2)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, width, *grid) to the same shape."""
         axes = tuple(range(-self.dim, 0))
         x_hat = torch.fft.rfftn(x, dim=axes)
         y_hat = torch.zeros_like(x_hat)
@@ -121,18 +125,14 @@ class SpectralConv(nn.Module):
         return y
 
 
-class _Pointwise(nn.Conv1d):
-    """A linear map of the channels at every point: (batch, i, *grid) → (batch, o, *grid)."""
-
-    def __init__(self, i: int, o: int) -> None:
-        super().__init__(i, o, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(2)).view(len(x), -1, *x.shape[2:])
+def _pointwise(layer: nn.Module, x: Tensor) -> Tensor:
+    """Apply a layer for (batch, i, points) at every point of a grid: (batch, i, *grid) → (batch, o, *grid)."""
+    y: Tensor = layer(x.flatten(2))
+    return y.view(len(x), -1, *x.shape[2:])
 
 
 def _coordinates(x: Tensor) -> Tensor:
-    """linspace(0, 1, s) along each axis: (batch, dim, *grid)."""
+    """Return linspace(0, 1, s) along each axis, (batch, dim, *grid)."""
     axes = [torch.linspace(0, 1, s, device=x.device, dtype=x.dtype) for s in x.shape[2:]]
     mesh = torch.stack(torch.meshgrid(*axes, indexing="ij"))
     return mesh.expand(len(x), *mesh.shape)

@@ -1,11 +1,13 @@
-"""A slim UNet for ordinary machines: patches of the field become channels, and residual blocks without attention do the rest.
+"""A small UNet for CPUs: patches of the field are folded into channels, followed by residual blocks without attention.
 
-    fold patches → conv3;   down: (x + conv3 σ conv3 GN(x)) × blocks, half the grid;   the same up, adding what was left behind;
-    conv3 → unfold patches.
+    input:    fold patches, conv3
+    down:     (x + conv3 σ conv3 GN(x)) × blocks, half the grid;   for each level
+    up:       twice the grid, add the output of the same level of the downward path, the same blocks;   for each level
+    output:   conv3, unfold patches
 
-A patch of p points a side makes the grid of the network p times coarser, so that its time hardly depends on the mesh. The last
-convolution begins at zero, and so does the answer. 2,152,916 parameters with the defaults in 2-D, one channel in and out, and
-time=False.
+With patches of p points per side the network works on a grid that is p times coarser: with p in proportion to the number of
+points per side, its cost does not depend on the grid. The last convolution is initialised with zero, so the output is zero at
+first. It has 2,152,916 parameters with the defaults in 2-D, one input and one output channel, and time=False.
 """
 
 from collections.abc import Sequence
@@ -16,26 +18,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import EPS, GROUPS, Conv, Network, crop, sinusoid
+from .base import GridNetwork
+from .layers import EPS, GROUPS, STEP_WIDTH, Conv, crop, sinusoid
 
 __all__ = ["Slim"]
 
-STEP_WIDTH = 64  # of the sinusoid of the step n
 
-
-class Slim(Network):
-    """A UNet on any grid of at least patch·2^(levels−1) points along each axis.
+class Slim(GridNetwork):
+    """A small UNet on any grid of at least patch·2^(levels−1) points along each axis.
 
     Args:
         dim: 1 or 2.
         in_channels: channels of a, plus those of v with time=True.
-        out_channels: channels of the result.
+        out_channels: channels of the output.
         time: whether the network depends on the step n.
         widths: channels of each level, multiples of 8.
-        blocks: residual blocks a level; twice as many on the coarsest.
-        patch: points a side of a patch.
+        blocks: number of residual blocks per level; twice as many on the coarsest level.
+        patch: points per side of a patch.
 
-    Good values: the defaults at 64², patch=4 at 128²; widths=(32, 64, 96) for a quick start.
+    Good values: the defaults for 64², patch=4 for 128²; widths=(32, 64, 96) for short training.
 
     >>> Slim(dim=2, time=False, in_channels=1, widths=(8, 16))(torch.randn(3, 1, 30, 40)).shape
     torch.Size([3, 1, 30, 40])
@@ -55,7 +56,9 @@ class Slim(Network):
         if dim not in (1, 2):
             raise UserError(f"dim = {dim}: the slim UNet works in one or two dimensions; use an FNO")
         if any(width % GROUPS for width in widths):
-            raise UserError(f"widths = {list(widths)}: channels are normalised in {GROUPS} groups; choose multiples of that")
+            raise UserError(
+                f"widths = {list(widths)}: channels are normalised in {GROUPS} groups; choose multiples of {GROUPS}"
+            )
         self.patch = (1, patch) if dim == 1 else (patch, patch)
         self.factor = patch * 2 ** (len(widths) - 1)
         t = 4 * widths[0] if time else None
@@ -84,30 +87,30 @@ class Slim(Network):
         return crop(x if self.dim == 2 else x[:, :, 0], grid).contiguous()
 
     def _pad(self, x: Tensor) -> Tensor:
-        """To two axes of the grid, whose sides divide, with the last value repeated."""
+        """Return x with two grid axes, padded with the last value to multiples of the coarsest level's cells."""
         grid = x.shape[2:]
         if min(grid) < self.factor:
             sides = "x".join(map(str, grid))
-            raise UserError(f"a grid of {sides} is too small for this network, which needs {self.factor} points a side")
+            raise UserError(f"a grid of {sides} is too small for this network, which needs {self.factor} points per side")
         x = x if self.dim == 2 else x[:, :, None]
         far = [-s % self.factor for s in grid] if self.dim == 2 else [0, -grid[0] % self.factor]
         return F.pad(x, (0, far[1], 0, far[0]), mode="replicate") if any(far) else x
 
 
 def fold(x: Tensor, p: int, q: int) -> Tensor:
-    """Patches of p × q points as channels: (batch, c, h, w) → (batch, c·p·q, h/p, w/q)."""
+    """Reshape patches of p × q points to channels: (batch, c, h, w) → (batch, c·p·q, h/p, w/q)."""
     b, c, h, w = x.shape
     return x.reshape(b, c, h // p, p, w // q, q).permute(0, 1, 3, 5, 2, 4).reshape(b, c * p * q, h // p, w // q)
 
 
 def unfold(x: Tensor, p: int, q: int) -> Tensor:
-    """The inverse of `fold`."""
+    """Invert `fold`: (batch, c·p·q, h, w) → (batch, c, h·p, w·q)."""
     b, c, h, w = x.shape
     return x.reshape(b, c // (p * q), p, q, h, w).permute(0, 1, 4, 2, 5, 3).reshape(b, c // (p * q), h * p, w * q)
 
 
 class _Block(nn.Module):
-    """x + conv3 σ conv3 GN(x); the step scales and shifts what the norm gives."""
+    """x + conv3 σ conv3 ((scale + 1)·GN(x) + shift); scale and shift depend on the step n, and are 0 without it."""
 
     def __init__(self, dim: int, channels: int, time: int | None) -> None:
         super().__init__()
@@ -118,7 +121,7 @@ class _Block(nn.Module):
             self.second.weight.mul_(0.1)
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
-        y = torch.group_norm(x, GROUPS, self.norm.weight, self.norm.bias, EPS)  # one value in a group is allowed
+        y = torch.group_norm(x, GROUPS, self.norm.weight, self.norm.bias, EPS)  # F.group_norm refuses one value per group
         if self.time is not None and t is not None:
             scale, shift = self.time(t)[:, :, None, None].chunk(2, 1)
             y = torch.addcmul(shift, y, scale + 1)
@@ -127,7 +130,7 @@ class _Block(nn.Module):
 
 
 class _Down(nn.Module):
-    """(batch, i, h, w) → (batch, o, h/2, w/2), leaving one tensor on the stack."""
+    """(batch, i, h, w) → (batch, o, h/2, w/2), with one tensor pushed to the stack."""
 
     def __init__(self, dim: int, i: int, o: int, blocks: int, time: int | None) -> None:
         super().__init__()
@@ -143,7 +146,7 @@ class _Down(nn.Module):
 
 
 class _Up(nn.Module):
-    """(batch, i, h, w) and a tensor of the stack → (batch, o, 2h, 2w)."""
+    """(batch, i, h, w) and one tensor popped from the stack → (batch, o, 2h, 2w)."""
 
     def __init__(self, dim: int, i: int, o: int, blocks: int, time: int | None) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""A Fourier neural operator for lines, with residual layers and without coordinates, by matrix products alone.
+"""A Fourier neural operator in one dimension, with residual layers and without coordinates.
 
-    x ← x + W₂ σ(W₁(Kx + Wx) + b₁) + b₂,        Kx = F⁻¹(R·F x) on the modes below the cut, zero above it.
+    x ← x + W₂ σ(W₁(Kx + Wx) + b₁) + b₂,        Kx = F⁻¹(R·F x) on the modes below the cutoff, zero above it.
 
-It commutes with shifts of a periodic line, exactly, and its answers hardly depend on the mesh. With few modes, F is a thin
-matrix, and a product with it is quicker than a fast transform. The last layer begins at zero, and so does the answer.
+It commutes exactly with translations of a periodic domain by whole grid cells, and its output depends little on the grid.
+With few modes, F is a thin matrix, and a matrix product is faster than a fast Fourier transform. The last layer is initialised
+with zero, so the output is zero at first.
 """
 
 import math
@@ -14,25 +15,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import Network, sinusoid
+from .base import GridNetwork
+from .layers import STEP_WIDTH, sinusoid
 
 __all__ = ["Spectral"]
 
-STEP_WIDTH = 64  # of the sinusoid of the step n
 
-
-class Spectral(Network):
-    """A Fourier neural operator in one dimension.
+class Spectral(GridNetwork):
+    """A Fourier neural operator in one dimension with residual layers.
 
     Args:
         dim: 1.
-        modes: Fourier modes kept.
-        width: channels inside.
+        modes: number of Fourier modes.
+        width: number of hidden channels.
         in_channels: channels of a, plus those of v with time=True.
-        out_channels: channels of the result.
-        time: whether the network depends on the step n: each layer then has a scale and a shift made from n.
-        layers: their number.
-        coordinates: whether it is told the place, as boundaries need; then it no longer commutes with shifts.
+        out_channels: channels of the output.
+        time: whether the network depends on the step n; each layer then has a scale and a shift that depend on n.
+        layers: number of layers.
+        coordinates: whether the coordinate x is an input, for domains with boundaries. The network then no longer commutes
+            with translations.
 
     Good values: modes=24, width=48 (Burgers).
 
@@ -51,8 +52,8 @@ class Spectral(Network):
         layers: int = 4,
         coordinates: bool = False,
     ) -> None:
-        super().__init__(dim, in_channels, out_channels, time, modes=modes, width=width, layers=layers)
-        self.settings["coordinates"] = coordinates
+        flags, sizes = {"coordinates": coordinates}, {"modes": modes, "width": width, "layers": layers}
+        super().__init__(dim, in_channels, out_channels, time, flags, **sizes)
         if dim != 1:
             raise UserError(f"dim = {dim}: the spectral network works in one dimension; use an FNO")
         self.modes, self.coordinates = modes, coordinates
@@ -69,53 +70,57 @@ class Spectral(Network):
         points = x.shape[2]
         if points < 2 * self.modes - 1:
             raise UserError(
-                f"a grid of {points} points is too small for {self.modes} modes; it needs {2 * self.modes - 1}, or fewer modes"
+                f"a grid of {points} points is too small for {self.modes} modes; "
+                f"use at least {2 * self.modes - 1} points, or fewer modes"
             )
-        y = x.permute(2, 0, 1)  # (points, batch, channel): a field's transform is one product
+        y = x.permute(2, 0, 1)  # (points, batch, channel): the transform of all fields is one matrix product
         if self.coordinates:
-            place = torch.linspace(0, 1, points, device=x.device, dtype=x.dtype)
-            y = torch.cat((y, place[:, None, None].expand(points, len(x), 1)), 2)
+            coordinate = torch.linspace(0, 1, points, device=x.device, dtype=x.dtype)
+            y = torch.cat((y, coordinate[:, None, None].expand(points, len(x), 1)), 2)
         y = self.lift(y)
         steps: list[Tensor | None] = [None] * len(self.layers)
         if self.embed is not None and n is not None:
             steps = list(self.embed(sinusoid(n, STEP_WIDTH, x.dtype)).chunk(len(self.layers), 1))
-        forth, back = (matrix.to(x) for matrix in transforms(points, self.modes))
+        transform, inverse = (matrix.to(x) for matrix in transforms(points, self.modes))
         for layer, scale_shift in zip(self.layers, steps, strict=True):
-            y = layer(y, forth, back, scale_shift)
-        answer: Tensor = self.out(y).permute(1, 2, 0).contiguous()
-        return answer
+            y = layer(y, transform, inverse, scale_shift)
+        output: Tensor = self.out(y).permute(1, 2, 0).contiguous()
+        return output
 
 
 @lru_cache(maxsize=16)
 def transforms(points: int, modes: int) -> tuple[Tensor, Tensor]:
-    """F and F⁻¹ on the lowest modes, orthonormal but for the factor 2 of modes that stand for their conjugates too.
+    """Return F and F⁻¹ on the lowest modes, in double precision.
 
-    Rows of F are cosines, then minus sines: (2·modes, points); F⁻¹ is (points, 2·modes).
+    Returns:
+        F, (2·modes, points), with the rows cos/points and then −sin/points; and F⁻¹, (points, 2·modes), where modes k ≥ 1
+        have the factor 2, because they also stand for their conjugates.
     """
     k, i = (torch.arange(count, dtype=torch.float64) for count in (modes, points))
     angle = 2 * math.pi * torch.outer(k, i) / points
-    forth = torch.cat((angle.cos(), -angle.sin())) / points
+    transform = torch.cat((angle.cos(), -angle.sin())) / points
     twice = torch.full((modes, 1), 2.0, dtype=torch.float64)
     twice[0] = 1.0
-    return forth, torch.cat((twice * angle.cos(), -twice * angle.sin())).T.contiguous()
+    return transform, torch.cat((twice * angle.cos(), -twice * angle.sin())).T.contiguous()
 
 
 class _Layer(nn.Module):
-    """x + W₂ σ(W₁(Kx + Wx)), with (scale + 1)·(Kx + Wx) + shift where the step n gives them."""
+    """x + W₂ σ(W₁((scale + 1)·(Kx + Wx) + shift)); scale and shift depend on the step n, and are 0 without it."""
 
     def __init__(self, modes: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(modes, width, width, 2) * (0.5 / width))  # R, real and imaginary parts
         self.skip, self.first, self.second = (nn.Linear(width, width) for _ in range(3))
 
-    def forward(self, x: Tensor, forth: Tensor, back: Tensor, scale_shift: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, transform: Tensor, inverse: Tensor, scale_shift: Tensor | None) -> Tensor:
+        """Map x (points, batch, width) to the same shape; transform and inverse as in `transforms`."""
         points, batch, width = x.shape
         modes = len(self.weight)
-        x_hat = (forth @ x.flatten(1)).view(2, modes, batch, width).permute(1, 2, 0, 3).reshape(modes, batch, 2 * width)
+        x_hat = (transform @ x.flatten(1)).view(2, modes, batch, width).permute(1, 2, 0, 3).reshape(modes, batch, 2 * width)
         real, imaginary = self.weight.unbind(3)
-        r = torch.cat((torch.cat((real, imaginary), 2), torch.cat((-imaginary, real), 2)), 1)  # of (Re, Im)
+        r = torch.cat((torch.cat((real, imaginary), 2), torch.cat((-imaginary, real), 2)), 1)  # acts on (Re, Im)
         y_hat = torch.bmm(x_hat, r).view(modes, batch, 2, width).permute(2, 0, 1, 3).reshape(2 * modes, batch * width)
-        y = (back @ y_hat).view(points, batch, width) + self.skip(x)
+        y = (inverse @ y_hat).view(points, batch, width) + self.skip(x)
         if scale_shift is not None:
             scale, shift = scale_shift.chunk(2, 1)
             y = torch.addcmul(shift, y, scale + 1)

@@ -1,10 +1,13 @@
-"""The UNet of the paper, to the parameter: 35,707,841 with dim=2, base=64; 3,980,129 with dim=1, base=32.
+"""The UNet of the paper, with the same number of parameters: 35,707,841 (dim=2, base=64) and 3,980,129 (dim=1, base=32).
 
-    r = conv7(a, v);   down: (ResBlock, ResBlock + linear attention, half the grid) × levels;   middle: ResBlock, attention,
-    ResBlock;   up: (ResBlock, ResBlock + linear attention, twice the grid) × levels;   conv1(ResBlock(…, r)).
+    input:    r = conv7(a, v)
+    down:     (ResBlock, ResBlock + linear attention, half the grid) × levels
+    middle:   ResBlock, attention, ResBlock
+    up:       (ResBlock, ResBlock + linear attention, twice the grid) × levels
+    output:   conv1(ResBlock(…, r))
 
-Both ResBlocks of a level up take in what their counterparts down left behind. Sides that do not divide by 2^(levels−1) are
-padded at the far end with the last value, and cropped.
+Each ResBlock of the upward path is also given the output of its counterpart of the downward path. Grids whose sides are not
+multiples of 2^(levels−1) are padded at the far end with the last value, and the output is cropped.
 """
 
 from collections.abc import Sequence
@@ -15,23 +18,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .layers import GROUPS, Attention, Conv, LinearAttention, Network, Pointwise, ResBlock, crop, sinusoid
+from .attention import Attention, LinearAttention
+from .base import GridNetwork
+from .layers import GROUPS, Conv, ResBlock, crop, pointwise, sinusoid
 
 __all__ = ["UNet"]
 
 
-class UNet(Network):
+class UNet(GridNetwork):
     """A UNet on any grid of at least 2^(levels−1) points along each axis.
 
     Args:
         dim: 1 or 2.
         base: channels b of the finest level, a multiple of 8.
-        in_channels: channels of a plus those of v.
-        out_channels: channels of the result.
+        in_channels: channels of a, plus those of v with time=True.
+        out_channels: channels of the output.
         multipliers: level i ends with multipliers[i]·b channels.
         time: whether the network depends on the step n.
 
-    Good values: base=64 (2-D) and 32 (1-D) in the paper; base=32 trains 64² on a few cores.
+    Good values: base=64 (2-D) and 32 (1-D) in the paper; base=32 for a 64² grid on a few CPU cores.
 
     >>> import torch
     >>> net = UNet(dim=2, base=8)
@@ -78,12 +83,12 @@ class UNet(Network):
         return crop(x if self.dim == 2 else x[:, :, 0], grid).contiguous()
 
     def _pad(self, x: Tensor) -> Tensor:
-        """To a channels-last tensor with two axes of the grid, whose sides divide."""
+        """Return x in channels-last memory, with two grid axes, padded to multiples of the coarsest level's cells."""
         grid = x.shape[2:]
         if min(grid) < self.factor:
             sides = "x".join(map(str, grid))
             raise UserError(
-                f"a grid of {sides} is too small for a UNet of {len(self.down)} levels; it needs {self.factor} points a side"
+                f"a grid of {sides} is too small for a UNet of {len(self.down)} levels; it needs {self.factor} points per side"
             )
         x = x if self.dim == 2 else x[:, :, None]
         far = [-s % self.factor for s in grid] if self.dim == 2 else [0, -grid[0] % self.factor]
@@ -93,7 +98,7 @@ class UNet(Network):
 
 
 class _Down(nn.Module):
-    """(batch, i, h, w) → (batch, o, h/2, w/2), leaving two tensors on the stack. The last level keeps the grid."""
+    """(batch, i, h, w) → (batch, o, h/2, w/2), with two tensors pushed to the stack. The last level keeps the grid."""
 
     def __init__(self, dim: int, i: int, o: int, time: int | None, last: bool) -> None:
         super().__init__()
@@ -105,23 +110,25 @@ class _Down(nn.Module):
     def forward(self, x: Tensor, t: Tensor | None, stack: list[Tensor]) -> Tensor:
         stack.append(self.first(x, t))
         stack.append(self.attention(self.second(stack[-1], t)))
-        x = self.resize(stack[-1])
-        return x
+        y: Tensor = self.resize(stack[-1])
+        return y
 
 
 class _Middle(nn.Module):
+    """ResBlock, attention, ResBlock on the coarsest grid."""
+
     def __init__(self, dim: int, channels: int, time: int | None) -> None:
         super().__init__()
         self.first, self.second = ResBlock(dim, channels, channels, time), ResBlock(dim, channels, channels, time)
         self.attention = Attention(channels)
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
-        x = self.second(self.attention(self.first(x, t)), t)
-        return x
+        y: Tensor = self.second(self.attention(self.first(x, t)), t)
+        return y
 
 
 class _Up(nn.Module):
-    """(batch, o, h, w) and two tensors of the stack → (batch, i, 2h, 2w). The last level keeps the grid."""
+    """(batch, o, h, w) and two tensors popped from the stack → (batch, i, 2h, 2w). The last level keeps the grid."""
 
     def __init__(self, dim: int, i: int, o: int, time: int | None, last: bool) -> None:
         super().__init__()
@@ -133,16 +140,17 @@ class _Up(nn.Module):
     def forward(self, x: Tensor, t: Tensor | None, stack: list[Tensor]) -> Tensor:
         x = self.first(torch.cat((x, stack.pop()), 1), t)
         x = self.attention(self.second(torch.cat((x, stack.pop()), 1), t))
-        x = self.resize(F.interpolate(x, scale_factor=self.scale, mode="nearest") if self.scale else x)
-        return x
+        y: Tensor = self.resize(F.interpolate(x, scale_factor=self.scale, mode="nearest") if self.scale else x)
+        return y
 
 
 class _Final(nn.Module):
+    """(batch, 2·base, h, w) → (batch, out_channels, h, w)."""
+
     def __init__(self, dim: int, base: int, out_channels: int, time: int | None) -> None:
         super().__init__()
         self.block = ResBlock(dim, 2 * base, base, time)
-        self.out = Pointwise(base, out_channels)
+        self.out = nn.Linear(base, out_channels)
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
-        x = self.out(self.block(x, t))
-        return x
+        return pointwise(self.out, self.block(x, t))

@@ -1,18 +1,30 @@
-"""Pictures: arrays in, a matplotlib Figure out."""
+"""Figures: functions from arrays to a matplotlib Figure, which has the method ``savefig``.
 
+    data           pairs, preview
+    predictions    fields, bands
+    evaluation     coverage, rank_histogram, spread_skill, spectra, coverage_map, novelty
+    training       history
+    paper          `pdno.plot.paper.FIGURES`, the figures of the paper by label
+
+Every function has the keyword `theme`, "light" or "dark". Fields are (channel, *grid), such as `data.test.u[0]`, and x has the
+nodes of their axis, or of each of their axes, such as `data.test.xarray["x"]`; see `pdno.plot.style`.
+"""
+
+from . import paper
+from .evaluation import coverage, coverage_map, history, novelty, rank_histogram, spectra, spread_skill
 from .forecasts import bands, fields, pairs, preview
-from .judgement import coverage, history, novelty, rank_histogram, spectra, spread_skill, trust
 
 __all__ = [
     "bands",
     "coverage",
+    "coverage_map",
     "fields",
     "history",
     "novelty",
     "pairs",
+    "paper",
     "preview",
     "rank_histogram",
     "spectra",
     "spread_skill",
-    "trust",
 ]

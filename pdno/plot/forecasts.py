@@ -1,13 +1,4 @@
-"""Pictures: arrays in, a matplotlib Figure out, to be saved by its ``savefig``.
-
-    data         pairs, preview
-    forecasts    fields, bands
-    judgements   coverage, rank_histogram, spread_skill, spectra, trust, novelty      (of `pdno.plot.judgement`)
-    training     history                                                              (of `pdno.plot.judgement`)
-
-Every picture has the keyword `theme`, "light" or "dark". Fields are (channel, *grid), such as `data.test.u[0]`, and x holds
-the nodes of their axis, or of each of their axes, such as `data.test.xarray["x"]`; see `pdno.plot.style`.
-"""
+"""Figures of data and of predictions."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
@@ -18,14 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from .._typing import Floats
 from ..data.pairs import Dataset
 from ..errors import UserError
-from .judgement import coverage, history, novelty, rank_histogram, spectra, spread_skill, trust
 from .style import (
     ERROR,
     INPUT,
     OUTPUT,
-    Array,
     Coordinates,
     Theme,
     around,
@@ -43,21 +33,12 @@ from .style import (
     tidy,
 )
 
-__all__ = [
-    "bands",
-    "coverage",
-    "fields",
-    "history",
-    "novelty",
-    "pairs",
-    "preview",
-    "rank_histogram",
-    "spectra",
-    "spread_skill",
-    "trust",
-]
+__all__ = ["bands", "fields", "pairs", "preview"]
 
-DOTS: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 2.5}
+DOTS: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 2.5}  # of noisy observations
+MAPS = 5  # maximum number of maps that share the scale of u
+Z_90 = 1.64  # standard deviations of a central 90 % interval of a Gaussian
+Z_95 = 1.96  # likewise, of 95 %
 
 
 # Data
@@ -65,7 +46,13 @@ DOTS: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 2.5}
 
 @themed
 def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0, *, theme: Theme = "light") -> Figure:
-    """One test pair of each data set: the input a above, the output u (line) with its noisy observation (points) below."""
+    """Plot one test pair of each data set: the input a (top), the output u (line) and its noisy observation (dots).
+
+    Args:
+        sets: (title, data) of each column.
+        sample: number of the test pair.
+        theme: "light" or "dark".
+    """
     figure, axes = sheet(2, len(sets), height=2.4)
     for (top, bottom), (title, data) in zip(axes.T, sets, strict=True):
         observed = data.test.u if data.test.u_eta is None else data.test.u_eta
@@ -89,7 +76,7 @@ def pairs(sets: Sequence[tuple[str, Dataset]], sample: int = 0, *, theme: Theme 
 
 @themed
 def preview(data: Dataset, count: int = 4, *, theme: Theme = "light") -> Figure:
-    """The first training pairs: inputs above, outputs below; of several channels the first."""
+    """Plot the first channel of the first `count` training pairs: inputs (top) and outputs (bottom)."""
     count = min(count, len(data.train))
     figure, axes = sheet(2, count, height=2.1, sharey="row")
     for row, name in zip(axes, ("a", "u"), strict=True):
@@ -103,8 +90,8 @@ def preview(data: Dataset, count: int = 4, *, theme: Theme = "light") -> Figure:
     return figure
 
 
-def _row(row: Sequence[Axes], values: Sequence[Array], along: list[Array], colours: str) -> None:
-    """Lines, or maps that share their colours."""
+def _row(row: Sequence[Axes], values: Sequence[Floats], along: list[Floats], colours: str) -> None:
+    """Draw lines, or maps with a shared colour scale."""
     for axes, field in zip(row, values, strict=True):
         if field.ndim == 1:
             curve(axes, along[0], field, 0)
@@ -115,7 +102,7 @@ def _row(row: Sequence[Axes], values: Sequence[Array], along: list[Array], colou
         bar(mesh, row[-1])
 
 
-# Forecasts
+# Predictions
 
 
 @themed
@@ -124,7 +111,7 @@ def fields(
     u: ArrayLike | None,
     mean: ArrayLike,
     std: ArrayLike,
-    members: Sequence[ArrayLike] | Array = (),
+    members: Sequence[ArrayLike] | Floats = (),
     *,
     x: Coordinates | None = None,
     observed: ArrayLike | None = None,
@@ -133,44 +120,44 @@ def fields(
     title: str = "",
     theme: Theme = "light",
 ) -> Figure:
-    """The forecast for one input beside the truth.
+    """Plot the prediction for one input, and the truth.
 
     Args:
-        a: the input, None to leave it out; on the grid of u or another.
-        u: the truth, None if it is not known.
-        mean: of the forecast.
-        std: of the forecast.
-        members: some draws, of which up to three are shown.
+        a: the input, on the grid of u or another; None to omit it.
+        u: the truth; None if it is unknown.
+        mean: predicted mean.
+        std: predicted standard deviation.
+        members: ensemble members; at most three are shown.
         x: nodes of the axis, or of each axis.
-        observed: u with noise.
-        lower: 5 % quantile; with `upper`, the band of lines. Without, it is mean ± 1.64 std.
-        upper: 95 % quantile.
-        title: above everything.
+        observed: noisy observation of u.
+        lower: 5 % quantile; default: mean − 1.64 std.
+        upper: 95 % quantile; default: mean + 1.64 std.
+        title: of the figure.
         theme: "light" or "dark".
     """
-    wide = {"observed": observed, "truth": u, "mean": mean, **{f"member {k}": v for k, v in enumerate(members[:3], start=1)}}
-    like_u = {name: plane(value) for name, value in wide.items() if value is not None}
+    given = {"observed": observed, "truth": u, "mean": mean, **{f"member {k}": v for k, v in enumerate(members[:3], start=1)}}
+    like_u = {name: plane(value) for name, value in given.items() if value is not None}
     more = {name: plane(v) for name, v in {"std": std, "lower": lower, "upper": upper}.items() if v is not None}
     shape = like_u["mean"].shape
     for name, value in {**like_u, **more}.items():
         if value.shape != shape:
-            raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; give both on one grid")
+            raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; pass both on one grid")
     figure = (_lines if len(shape) == 1 else _maps)(None if a is None else plane(a), like_u, more, nodes(x, shape))
     if title:
         figure.suptitle(title)
     return figure
 
 
-def _lines(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
-    """The input, the forecast, and its error beside its spread."""
+def _lines(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: list[Floats]) -> Figure:
+    """Draw the input, the prediction, and its error with its standard deviation."""
     x, mean, std = along[0], like_u["mean"], more["std"]
     figure, axes = sheet(1, 2 if a is None else 3, width=9.5, height=3)
     *rest, middle, right = axes[0]
     if a is not None:
         _input(rest[0], a, along)
-    known = "lower" in more and "upper" in more
-    low, high = (more["lower"], more["upper"]) if known else (mean - 1.64 * std, mean + 1.64 * std)
-    band(middle, x, low, high, 0, "90 % band" if known else "mean ± 1.64 std")
+    bounded = "lower" in more and "upper" in more
+    low, high = (more["lower"], more["upper"]) if bounded else (mean - Z_90 * std, mean + Z_90 * std)
+    band(middle, x, low, high, 0, "90 % interval" if bounded else f"mean ± {Z_90} std")
     for name, value in like_u.items():
         if name.startswith("member"):
             curve(middle, x, value, 2, "members", linewidth=0.6)
@@ -188,9 +175,9 @@ def _lines(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Arra
     return figure
 
 
-def _maps(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array], along: list[Array]) -> Figure:
-    """Above, what shares the scale of u; below, input, error and std with scales of their own."""
-    shown = dict(list(like_u.items())[:5])
+def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: list[Floats]) -> Figure:
+    """Draw maps with the scale of u (top), and input, error and std with their own scales (bottom)."""
+    shown = dict(list(like_u.items())[:MAPS])
     own = {"std": (more["std"], INPUT, limits(more["std"]))}
     if "truth" in like_u:
         error = like_u["mean"] - like_u["truth"]
@@ -211,27 +198,30 @@ def _maps(a: Array | None, like_u: Mapping[str, Array], more: Mapping[str, Array
     return figure
 
 
-def _input(axes: Axes, a: Array, along: list[Array]) -> None:
-    """The input, with the nodes of the output if it has as many."""
+def _input(axes: Axes, a: Floats, along: list[Floats]) -> None:
+    """Draw the input, at the nodes of the output if the shapes agree."""
     same = a.shape == tuple(len(axis) for axis in along)
     _row([axes], [a], along if same else nodes(None, a.shape), INPUT)
     axes.set(title="input a", xlabel="x" if a.ndim == 1 else "")
 
 
 @themed
-def bands(x: ArrayLike, panels: Sequence[tuple[str, Array, Array, Array, float]], *, theme: Theme = "light") -> Figure:
-    """Learned mean and 95 % band beside the exact solution and the band of its noise (`fig:1d_noisy`).
+def bands(x: ArrayLike, panels: Sequence[tuple[str, Floats, Floats, Floats, float]], *, theme: Theme = "light") -> Figure:
+    """Plot learned mean and 95 % interval, and the exact solution and interval (`fig:1d_noisy`).
 
-    A panel is (title, exact u, learned mean, learned std, std of the noise).
+    Args:
+        x: nodes.
+        panels: (title, exact u, learned mean, learned std, std of the noise) of each panel.
+        theme: "light" or "dark".
     """
     along = np.asarray(x, dtype=np.float64)
     figure, row = sheet(1, len(panels), height=3.2)
     for axes, (title, u, mean, std, noise) in zip(row[0], panels, strict=True):
-        band(axes, along, mean - 1.96 * std, mean + 1.96 * std, 0, "learned 95 % band")
+        band(axes, along, mean - Z_95 * std, mean + Z_95 * std, 0, "learned 95 % interval")
         curve(axes, along, mean, 0, "learned mean")
         curve(axes, along, u, None, "exact solution", linestyle=":")
         for sign in (-1, 1):
-            curve(axes, along, u + sign * 1.96 * noise, 1, "exact 95 % band", linestyle="--", linewidth=1)
+            curve(axes, along, u + sign * Z_95 * noise, 1, "exact 95 % interval", linestyle="--", linewidth=1)
         tidy(axes, along, title, xlabel="x")
     row[0, 0].set_ylabel("u")
     keys(figure, row[0])

@@ -1,23 +1,23 @@
-"""The figures of the paper by their labels, to be drawn from any run.
+"""Figures of the paper by label, from arrays of any run.
 
 >>> sorted(FIGURES)[:3]
 ['fig:1d_large_noise', 'fig:1d_noisy', 'fig:advection']
 
-Arrays of several fields are (sample, channel, nodes), such as `data.test.u`. Every picture has the keyword `theme`.
+Arrays of several fields are (sample, channel, nodes), such as `data.test.u`. Every function has the keyword `theme`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
-from torch import Tensor
 
+from .._typing import Floats
 from ..errors import UserError
 from .forecasts import DOTS, bands
 from .style import (
     OUTPUT,
-    Array,
     Coordinates,
     Theme,
     band,
@@ -35,6 +35,9 @@ from .style import (
     tidy,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 __all__ = [
     "FIGURES",
     "Evolution",
@@ -48,37 +51,36 @@ __all__ = [
     "noisy_samples",
 ]
 
-COLUMNS = 6  # of the reverse evolution: V_100, V_90, …, V_0 are two rows
+COLUMNS = 6  # of the frames of the reverse chain: V_100, V_90, …, V_0 fill two rows
 
 
 class Evolution:
-    """States V_n of the reverse chain every so many steps, for `history`. Hand it to a sampler as its callback.
+    """Record states V_n of the reverse chain at regular steps, for `history`. Pass it to a sampler as its callback.
 
         evolution = Evolution()
         model.sample(a[:1], callback=evolution)
         history(evolution.frames)
 
-    The first state that is seen is kept, then the first one at or below each multiple of `every`, and the last one. Members
-    that a model draws in further batches are not looked at. States are those of the chain: normalised, as the model saw u;
-    `model.scalings["u"].restore` brings them back.
+    It keeps the first state, then the first one at or below each multiple of `every`, and the last one. Further batches of
+    members are ignored. States are normalised as in the chain; `model.scalings["u"].restore` inverts the normalisation.
 
     Args:
         every: steps of the full chain between two frames.
-        row: which of the members that are drawn together.
+        row: number of the member within the first batch.
     """
 
     def __init__(self, every: int = 10, row: int = 0) -> None:
         if every < 1:
             raise UserError(f"every = {every}: expected a number of steps, at least 1")
         self.every, self.row = every, row
-        self.frames: list[tuple[int, Array]] = []
+        self.frames: list[tuple[int, Floats]] = []
         self._last: int | None = None
-        self._over = False
+        self._finished = False
 
-    def __call__(self, n: int, v: Tensor) -> None:
-        """Look at V_n = v, (rows, channel, *grid)."""
-        self._over = self._over or (self._last is not None and n > self._last)
-        if self._over:
+    def __call__(self, n: int, v: "Tensor") -> None:
+        """Record V_n = v, (row, channel, *grid), if it is due."""
+        self._finished = self._finished or (self._last is not None and n > self._last)
+        if self._finished:
             return
         if self._last is None or -(-n // self.every) < -(-self._last // self.every):
             self.frames.append((n, v[self.row].detach().cpu().numpy().astype(np.float64)))
@@ -87,16 +89,16 @@ class Evolution:
 
 @themed
 def large_noise(
-    x: ArrayLike, u: Array, observed: Array, mean: Array, std: Array, noise: float, *, theme: Theme = "light"
+    x: ArrayLike, u: Floats, observed: Floats, mean: Floats, std: Floats, noise: float, *, theme: Theme = "light"
 ) -> Figure:
-    """Learned solutions (left) and standard deviations (right) from very noisy data, a row an input (`fig:1d_large_noise`).
+    """Plot learned means (left) and standard deviations (right) for very noisy data (`fig:1d_large_noise`).
 
     Args:
         x: nodes.
         u: exact solutions, (sample, channel, nodes).
-        observed: the same with noise, to show how strong it is.
-        mean: learned.
-        std: learned.
+        observed: noisy observations of u.
+        mean: learned mean.
+        std: learned standard deviation.
         noise: standard deviation of the noise.
         theme: "light" or "dark".
     """
@@ -121,17 +123,17 @@ def large_noise(
 def history(
     frames: Sequence[tuple[int, ArrayLike]], *, x: Coordinates | None = None, shared: bool = True, theme: Theme = "light"
 ) -> Figure:
-    """How the reverse chain turns noise into a solution (`fig:darcyflow_history`, `fig:advection_history`).
+    """Plot states of the reverse chain, from noise to a solution (`fig:darcyflow_history`, `fig:advection_history`).
 
     Args:
         frames: (n, V_n), such as `Evolution.frames`.
         x: nodes of the axis, or of each axis.
-        shared: one scale for all, as normalised states have; else each frame has its own.
+        shared: whether all frames have the same colour scale or vertical axis, as suitable for normalised states.
         theme: "light" or "dark".
     """
     states = [(n, plane(v)) for n, v in frames]
     if not states:
-        raise UserError("no state of the reverse chain was seen; draw a member with Evolution() as the callback")
+        raise UserError("there are no states of the reverse chain; sample with callback=Evolution()")
     along = nodes(x, states[0][1].shape)
     rows, lines = -(-len(states) // COLUMNS), len(along) == 1
     figure, axes = sheet(rows, min(COLUMNS, len(states)), width=10, height=1.7, sharex=lines, sharey=lines and shared)
@@ -147,7 +149,7 @@ def history(
                 bar(mesh, each)
     for each in axes.flat[len(states) :]:
         each.remove()
-    for each in axes.flat[: len(states)][-COLUMNS:]:  # the lowest of each column, also where one was removed below
+    for each in axes.flat[: len(states)][-COLUMNS:]:  # the lowest of each column, also above a removed one
         each.tick_params(labelbottom=lines)
     if not lines and shared:
         bar(mesh, axes[0, -1])
@@ -158,9 +160,11 @@ def history(
 def noise_distribution(
     cases: Sequence[tuple[str, ArrayLike, ArrayLike, ArrayLike, ArrayLike]], *, theme: Theme = "light"
 ) -> Figure:
-    """The density of the noise η at one node, learned and exact, a panel a case (`fig:noise_distribution`).
+    """Plot the learned and exact density of the noise η at one node, one panel per case (`fig:noise_distribution`).
 
-    A case is (title, values of η, exact density there, learned density there, draws of η that were learned).
+    Args:
+        cases: (title, values of η, exact density there, learned density there, learned draws of η) of each panel.
+        theme: "light" or "dark".
     """
     figure, axes = sheet(1, len(cases), width=4.3 * len(cases), height=3.2)
     for each, (title, eta, exact, learned, draws) in zip(axes[0], cases, strict=True):
@@ -175,42 +179,42 @@ def noise_distribution(
 
 
 @themed
-def advection(x: ArrayLike, u: Array, pdno: Array, fno: Array, *, theme: Theme = "light") -> Figure:
-    """Where PDNO is best (left) and worst (right) by its relative L2 error, and what FNO says there (`fig:advection`).
+def advection(x: ArrayLike, u: Floats, pdno: Floats, fno: Floats, *, theme: Theme = "light") -> Figure:
+    """Plot predictions of PDNO and FNO where the relative L2 error of PDNO is smallest and largest (`fig:advection`).
 
     Args:
         x: nodes.
         u: exact solutions, (sample, channel, nodes).
-        pdno: means that PDNO forecasts.
-        fno: what FNO predicts.
+        pdno: means of PDNO.
+        fno: predictions of FNO.
         theme: "light" or "dark".
     """
     (along,) = nodes(x, plane(u[0]).shape)
     errors = {"PDNO": _relative(pdno, u), "FNO": _relative(fno, u)}
     if not np.isfinite(errors["PDNO"]).any():
-        raise UserError("all solutions are zero, so no error is relative to them; give others")
-    chosen = {"best": np.nanargmin(errors["PDNO"]), "worst": np.nanargmax(errors["PDNO"])}
+        raise UserError("all solutions are zero, so the relative error is undefined; pass others")
+    cases = {"best": np.nanargmin(errors["PDNO"]), "worst": np.nanargmax(errors["PDNO"])}
     figure, axes = sheet(2, 2, width=9, height=2.1, sharex=True, sharey=True)
-    for column, (place, i) in zip(axes.T, chosen.items(), strict=True):
-        for k, (each, (method, guess)) in enumerate(zip(column, (("PDNO", pdno), ("FNO", fno)), strict=True)):
-            curve(each, along, plane(guess[i]), k, method)
+    for column, (title, i) in zip(axes.T, cases.items(), strict=True):
+        for k, (each, (method, prediction)) in enumerate(zip(column, (("PDNO", pdno), ("FNO", fno)), strict=True)):
+            curve(each, along, plane(prediction[i]), k, method)
             curve(each, along, plane(u[i]), None, "exact", linestyle=":")
-            where = f"{place} of {len(u)}, " if k == 0 else ""
+            where = f"{title} of {len(u)}, " if k == 0 else ""
             tidy(each, along, f"{where}{method}: error {100 * errors[method][i]:.1f} %")
         column[-1].set_xlabel("x")
     keys(figure, axes.flat)
     return figure
 
 
-def _relative(guess: Array, u: Array) -> Array:
-    """Relative L2 error of each sample; NaN where u is zero."""
-    missed, size = (np.linalg.norm(np.reshape(v, (len(u), -1)), axis=1) for v in (guess - u, u))
-    return np.asarray(np.divide(missed, size, out=np.full(len(u), np.nan), where=size > 0))
+def _relative(prediction: Floats, u: Floats) -> Floats:
+    """Return the relative L2 error of each sample, (sample,); NaN where u is zero."""
+    error, size = (np.linalg.norm(np.reshape(v, (len(u), -1)), axis=1) for v in (prediction - u, u))
+    return np.asarray(np.divide(error, size, out=np.full(len(u), np.nan), where=size > 0))
 
 
 @themed
-def noisy_samples(x: ArrayLike, a: Array, observed: Array, *, theme: Theme = "light") -> Figure:
-    """Inputs (top) and their noisy outputs (bottom), a column a pair (`fig:noisy_advection_sample`)."""
+def noisy_samples(x: ArrayLike, a: Floats, observed: Floats, *, theme: Theme = "light") -> Figure:
+    """Plot inputs (top) and their noisy outputs (bottom), one pair per column (`fig:noisy_advection_sample`)."""
     (along,) = nodes(x, plane(a[0]).shape)
     figure, axes = sheet(2, len(a), width=9, height=2, sharex=True, sharey="row")
     for i, (top, bottom) in enumerate(axes.T):
@@ -226,20 +230,20 @@ def noisy_samples(x: ArrayLike, a: Array, observed: Array, *, theme: Theme = "li
 @themed
 def learned_solutions(
     x: ArrayLike,
-    u: Array,
-    mean: Array,
+    u: Floats,
+    mean: Floats,
     *,
-    lower: Array | None = None,
-    upper: Array | None = None,
+    lower: Floats | None = None,
+    upper: Floats | None = None,
     theme: Theme = "light",
 ) -> Figure:
-    """What was learned from very noisy outputs beside the exact solutions (`fig:learned_solutions_advection`).
+    """Plot solutions learned from very noisy outputs, and the exact ones (`fig:learned_solutions_advection`).
 
     Args:
         x: nodes.
         u: exact solutions, (sample, channel, nodes).
-        mean: learned.
-        lower: 5 % quantile of the learned law; with `upper`, a band.
+        mean: learned mean.
+        lower: 5 % quantile of the learned distribution; with `upper`, a band is drawn.
         upper: 95 % quantile.
         theme: "light" or "dark".
     """
@@ -247,7 +251,7 @@ def learned_solutions(
     figure, axes = sheet(1, len(u), width=9, height=2.9, sharey=True)
     for i, each in enumerate(axes[0]):
         if lower is not None and upper is not None:
-            band(each, along, plane(lower[i]), plane(upper[i]), 0, "learned 90 % band")
+            band(each, along, plane(lower[i]), plane(upper[i]), 0, "learned 90 % interval")
         curve(each, along, plane(mean[i]), 0, "learned mean")
         curve(each, along, plane(u[i]), None, "exact", linestyle=":")
         tidy(each, along, f"input {i}", xlabel="x")
@@ -258,9 +262,11 @@ def learned_solutions(
 
 @themed
 def error_vs_epoch(problems: Mapping[str, Mapping[str, tuple[ArrayLike, ArrayLike]]], *, theme: Theme = "light") -> Figure:
-    """Decay of the MRLE with the epochs of training, a panel a problem and a line a mesh (`fig:error_vs_epoch`).
+    """Plot the MRLE against epochs of training, one panel per problem and one line per mesh (`fig:error_vs_epoch`).
 
-    `problems` maps titles to lines, and these map labels such as "128²" to (epochs, MRLE).
+    Args:
+        problems: title → label, such as "128²" → (epochs, MRLE).
+        theme: "light" or "dark".
     """
     figure, axes = sheet(1, len(problems), height=3)
     for each, (title, lines) in zip(axes[0], problems.items(), strict=True):
@@ -284,4 +290,4 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "fig:learned_solutions_advection": learned_solutions,
     "fig:error_vs_epoch": error_vs_epoch,
 }
-"""Label → the picture."""
+"""Label of a figure → function."""

@@ -1,11 +1,11 @@
-"""Themes and the strokes that pictures are made of.
+"""Themes and drawing primitives of the figures.
 
-A picture is a function decorated with `themed`: it takes arrays and the keyword `theme`, and returns a matplotlib Figure. No
-window is opened, pyplot is not imported, and settings of matplotlib are as before when it returns.
+A figure is made by a function decorated with `themed`: it takes arrays and the keyword `theme`, and returns a matplotlib
+Figure. It opens no window, does not import pyplot, and leaves the settings of matplotlib unchanged.
 
-Colours are of the Okabe–Ito palette, apart for every kind of colour vision; of its members those are used that stand out from
-the background by 3:1 or more. A field is (channel, *grid), or (nodes,): of channels the first is drawn, of a field on three
-axes the slice through the middle of the last one.
+Colours are from the Okabe–Ito palette, which is distinguishable for every kind of colour vision; only those with a contrast of
+at least 3:1 to the background are used. A field is (channel, *grid) or (nodes,): the first channel is drawn, and of three axes
+the middle slice of the last one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,17 +19,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._typing import Floats
 from ..errors import UserError, nearest
 
 __all__ = [
+    "COVERAGE",
     "ERROR",
     "INPUT",
     "OUTPUT",
     "PALETTE",
-    "PROMISE",
-    "Array",
     "Coordinates",
     "Theme",
     "around",
@@ -49,7 +49,6 @@ __all__ = [
     "tidy",
 ]
 
-Array = NDArray[np.float64]
 Coordinates = ArrayLike | Sequence[ArrayLike]
 """Nodes of the one axis, or of each axis."""
 Theme = Literal["light", "dark"]
@@ -60,12 +59,15 @@ PALETTE: dict[Theme, tuple[str, ...]] = {
     "dark": ("#56b4e9", "#e69f00", "#009e73", "#cc79a7"),  # sky blue, orange, green, purple
 }
 GROUND: dict[Theme, tuple[str, str]] = {"light": ("#ffffff", "#16181d"), "dark": ("#16181d", "#e4e6eb")}  # background, ink
-INPUT, OUTPUT, ERROR, PROMISE = "cividis", "viridis", "RdBu_r", "PuOr"  # maps; the last two diverge
-CHANNELS = 16  # a field with more is taken for one whose axis of channels was forgotten
+INPUT = "cividis"  # colour map of inputs and standard deviations
+OUTPUT = "viridis"  # of outputs
+ERROR = "RdBu_r"  # of errors: diverging
+COVERAGE = "PuOr"  # of coverage: diverging
+MAX_CHANNELS = 16  # with more, the axis of channels is assumed to be missing
 
 
 def themed(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Let a picture be drawn in the theme that its keyword `theme` names."""
+    """Decorate a function that makes a figure, so that its keyword `theme` selects the theme."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -99,18 +101,18 @@ def _settings(theme: Any) -> dict[str, Any]:
 
 
 def ink() -> str:
-    """The colour of text."""
+    """Return the colour of text."""
     return str(mpl.rcParams["text.color"])
 
 
 def colour(k: int) -> str:
-    """The k-th colour of the palette; after the last one they begin again."""
+    """Return the k-th colour of the palette, cyclically."""
     cycle: list[str] = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     return cycle[k % len(cycle)]
 
 
 def sheet(rows: int, columns: int, width: float | None = None, height: float = 2.6, **options: Any) -> tuple[Figure, Any]:
-    """A figure with an array (rows, columns) of axes; sizes in inches, the height is that of a row."""
+    """Return a figure and an array (rows, columns) of axes; width in inches, height in inches per row."""
     figure = Figure(figsize=(width or float(np.clip(3.1 * columns, 4, 10)), height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
@@ -118,14 +120,14 @@ def sheet(rows: int, columns: int, width: float | None = None, height: float = 2
 # Fields
 
 
-def plane(field: ArrayLike) -> Array:
-    """What is drawn of a field: its first channel, of three axes the middle slice; (nodes,) or (nodes, nodes).
+def plane(field: ArrayLike) -> Floats:
+    """Return the part of a field that is drawn, (nodes,) or (nodes, nodes): the first channel, of three axes the middle slice.
 
     >>> plane(np.ones((2, 8, 8, 5))).shape, plane(np.ones((2, 8))).shape, plane(np.ones(8)).shape
     ((8, 8), (8,), (8,))
     """
     values = np.asarray(field, dtype=np.float64)
-    if not 1 <= values.ndim <= 4 or (values.ndim > 1 and len(values) > CHANNELS) or not values.size:
+    if not 1 <= values.ndim <= 4 or (values.ndim > 1 and len(values) > MAX_CHANNELS) or not values.size:
         raise UserError(
             f"a field has shape {values.shape}, expected (channel, *grid) on 1 to 3 axes; one channel is field[None]"
         )
@@ -133,8 +135,8 @@ def plane(field: ArrayLike) -> Array:
     return first[..., first.shape[2] // 2] if first.ndim == 3 else first
 
 
-def nodes(x: Coordinates | None, shape: tuple[int, ...]) -> list[Array]:
-    """Coordinates along each axis of a plane; without x, the numbers of the nodes.
+def nodes(x: Coordinates | None, shape: tuple[int, ...]) -> list[Floats]:
+    """Return coordinates along each axis of a plane; the indices of the nodes if x is None.
 
     >>> nodes(None, (2, 3)), nodes([0.0, 0.5], (2,))
     ([array([0., 1.]), array([0., 1., 2.])], [array([0. , 0.5])])
@@ -142,60 +144,60 @@ def nodes(x: Coordinates | None, shape: tuple[int, ...]) -> list[Array]:
     if x is None:
         return [np.arange(n, dtype=np.float64) for n in shape]
     several = not isinstance(x, np.ndarray) and np.ndim(x[0]) > 0  # type: ignore[index]
-    found = [np.asarray(axis, dtype=np.float64) for axis in (x if several else [x])][: len(shape)]  # type: ignore[union-attr]
-    if tuple(axis.shape for axis in found) != tuple((n,) for n in shape):
-        lengths = ", ".join(str(axis.size) for axis in found)
-        raise UserError(f"coordinates of {lengths} nodes for a field on {shape}; give one array for each axis of the field")
-    return found
+    axes = [np.asarray(axis, dtype=np.float64) for axis in (x if several else [x])][: len(shape)]  # type: ignore[union-attr]
+    if tuple(axis.shape for axis in axes) != tuple((n,) for n in shape):
+        lengths = ", ".join(str(axis.size) for axis in axes)
+        raise UserError(f"coordinates of {lengths} nodes for a field on {shape}; pass one array for each axis of the field")
+    return axes
 
 
 def limits(*values: ArrayLike) -> tuple[float, float]:
-    """The range that all these values share, leaving out what is not finite.
+    """Return minimum and maximum of all finite values; (0, 1) if there are none.
 
     >>> limits([1, np.nan], [[3], [2]])
     (1.0, 3.0)
     """
     flat = np.concatenate([np.ravel(np.asarray(v, dtype=np.float64)) for v in values])
-    known = flat[np.isfinite(flat)]
-    return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    finite = flat[np.isfinite(flat)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def around(centre: float, *values: ArrayLike, least: float = 0.0) -> tuple[float, float]:
-    """The range of all these values, widened so that `centre` is in its middle, and `least` from both ends or more.
+    """Return the smallest range around `centre` that contains all values, and at least `centre` ± `least`.
 
     >>> around(0, [-1, 3])
     (-3.0, 3.0)
     """
     low, high = limits(*values)
-    reach = max(abs(low - centre), abs(high - centre), least) or 1.0
-    return centre - reach, centre + reach
+    half = max(abs(low - centre), abs(high - centre), least) or 1.0
+    return centre - half, centre + half
 
 
-# Strokes
+# Primitives
 
 
 def curve(axes: Axes, x: ArrayLike, y: ArrayLike, k: int | None, label: str | None = None, **options: Any) -> None:
-    """A line in the k-th colour, or in ink."""
+    """Draw a line in the k-th colour; in the colour of text for None."""
     axes.plot(np.asarray(x), np.asarray(y), color=ink() if k is None else colour(k), label=label, **options)
 
 
 def band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, k: int | None, label: str | None = None) -> None:
-    """What lies between two lines, in a faint k-th colour, or in faint ink."""
+    """Fill the area between two lines in a faint k-th colour; in that of text for None."""
     shade, alpha = (ink(), 0.16) if k is None else (colour(k), 0.28)
     axes.fill_between(np.asarray(x), np.asarray(low), np.asarray(high), color=shade, alpha=alpha, linewidth=0, label=label)
 
 
 def diagonal(axes: Axes, low: float, high: float, above: str, below: str) -> None:
-    """A square from low to high with its diagonal, and what it means to be above or below."""
+    """Draw the diagonal of the square from low to high, and label the areas above and below it."""
     axes.plot([low, high], [low, high], color=ink(), linewidth=1, linestyle="--")
     axes.set(xlim=(low, high), ylim=(low, high), box_aspect=1)
-    box = {"facecolor": axes.get_facecolor(), "alpha": 0.7, "linewidth": 0, "pad": 1}  # readable also where data are below
+    box = {"facecolor": axes.get_facecolor(), "alpha": 0.7, "linewidth": 0, "pad": 1}  # readable on top of data
     axes.text(0.04, 0.96, above, transform=axes.transAxes, ha="left", va="top", bbox=box)
     axes.text(0.96, 0.04, below, transform=axes.transAxes, ha="right", va="bottom", bbox=box)
 
 
-def chart(axes: Axes, x: Sequence[Array], values: Array, colours: str, span: tuple[float, float] | None = None) -> QuadMesh:
-    """A map of values (first axis, second axis), the first axis to the right; what is not finite stays empty."""
+def chart(axes: Axes, x: Sequence[Floats], values: Floats, colours: str, span: tuple[float, float] | None = None) -> QuadMesh:
+    """Draw a map of values (first axis, second axis), the first axis horizontal; non-finite values are left blank."""
     low, high = limits(values) if span is None else span
     shown = np.ma.masked_invalid(values.T)
     mesh = axes.pcolormesh(x[0], x[1], shown, shading="nearest", cmap=colours, vmin=low, vmax=high, rasterized=True)
@@ -206,15 +208,15 @@ def chart(axes: Axes, x: Sequence[Array], values: Array, colours: str, span: tup
 
 
 def bar(mesh: QuadMesh, axes: Axes, label: str = "") -> Axes:
-    """The colours of a map, right beside it. Of maps that share them, the last one has the bar."""
+    """Draw the colour bar of a map to its right; return its axes."""
     side = axes.inset_axes((1.04, 0.02, 0.05, 0.96))
-    found = axes.figure.colorbar(mesh, cax=side, ticks=MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]), label=label)
-    found.ax.yaxis.set_offset_position("left")
+    colours = axes.figure.colorbar(mesh, cax=side, ticks=MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]), label=label)
+    colours.ax.yaxis.set_offset_position("left")
     return side
 
 
-def tidy(axes: Axes, x: Array | None = None, title: str = "", **labels: Any) -> None:
-    """No frame but two axes, the range of x, few ticks, a title, and whatever else `Axes.set` takes."""
+def tidy(axes: Axes, x: Floats | None = None, title: str = "", **labels: Any) -> None:
+    """Remove the frame except for two axes; set the range of x, few ticks, the title, and other properties of `Axes.set`."""
     axes.spines[["top", "right"]].set_visible(False)
     if x is not None and len(x) > 1:
         axes.set_xlim(float(np.min(x)), float(np.max(x)))
@@ -223,12 +225,12 @@ def tidy(axes: Axes, x: Array | None = None, title: str = "", **labels: Any) -> 
 
 
 def keys(figure: Figure, axes: Iterable[Axes]) -> None:
-    """What lines and bands mean, each label once: below the figure, not on its data."""
-    found: dict[str, Any] = {}
+    """Draw one legend of all axes below the figure, each label once."""
+    handles: dict[str, Any] = {}
     for each in axes:
         for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    sizes = sorted((0.55 + 0.062 * len(label) for label in found), reverse=True)  # inches, about
+            handles.setdefault(label, handle)
+    sizes = sorted((0.55 + 0.062 * len(label) for label in handles), reverse=True)  # width in inches, approximately
     columns = sum(sum(sizes[: k + 1]) <= figure.get_figwidth() for k in range(len(sizes)))
-    if found:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=max(1, columns))
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=max(1, columns))

@@ -1,1 +1,24 @@
-"""The law of what a mean operator leaves: its scale, its size for each input, its repeats."""
+"""Residual laws: the distribution of u − m(a) given a, the second part of u | a = m(a) + residual."""
+
+from .. import lazy_submodules
+from .build import LAWS, law_from_state
+from .diffused import Diffused
+from .exact import Exact
+from .gaussian import Gaussian
+from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+
+__all__ = [
+    "LAWS",
+    "Density",
+    "Diffused",
+    "Exact",
+    "Gaussian",
+    "Inputs",
+    "ResidualLaw",
+    "Residuals",
+    "Rows",
+    "law_from_state",
+    "normals",
+]
+
+__getattr__ = lazy_submodules(__name__)

@@ -1,29 +1,28 @@
-r"""How large the error of an answer is, from the input: residuals of regressions are seldom equally large for all inputs.
+r"""An input-dependent scale: residuals of regressions are seldom equally large for all inputs.
 
-    r = t S ξ,        log t = c + βᵀφ(a) + e,
+    residual = t S ξ,        log t = c + βᵀφ(a) + e,
 
-t being the size of the residual of one field relative to that of S ξ, φ(a) some logarithms of how large and how rough the
-input and the answer m(a) are, scalars and their logarithms, and e what these do not tell, drawn from the sizes that were seen.
-c and β are found by ridge regression, its penalty by leaving out one field at a time, and e are the errors of that. Where sizes
-scatter no more than those of S ξ do by chance, t = 1: noise that is the same for all inputs stays exactly that.
+t being the size of the residual of one field relative to that of S ξ, φ(a) logarithms of size and roughness of the input and of
+m(a), scalars and their logarithms, and e the part that these do not explain, drawn from its training values. c and β are
+estimated by ridge regression, with the penalty of smallest leave-one-out error; these errors are also the values of e. If sizes
+vary no more than those of S ξ, t = 1, so that homoscedastic noise is modelled as such.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Array, Ints
 from ..draw import generator
+from ..work.state import State
 from .scale import Scale
 
 __all__ = ["Amplitude"]
 
-Array = NDArray[Any]
-FEWEST = 20  # fields that sizes can be told from
-DRAWN = 256  # fields that tell how much sizes scatter by chance
-SOME = 64  # of e, where sums over all of them are to be taken
+FEWEST = 20  # fields from which sizes can be estimated
+SIMULATED = 256  # fields S ξ that show how much sizes scatter by chance
+SIZES = 64  # values of e over which sums are taken
+CLIP = 4  # standard deviations beyond which features are not extrapolated
 TINY = 1e-30
 
 
@@ -31,11 +30,12 @@ TINY = 1e-30
 class Amplitude:
     """log t = c + βᵀ(φ − centre)/spread + e, with e one of `rest`.
 
+    >>> from pdno.residual.estimate import estimate_scale
     >>> steep = np.exp(np.random.default_rng(0).normal(size=(200, 1, 1)))
     >>> fields = steep * np.sin(np.linspace(0, 6, 64))
     >>> residuals = steep * np.random.default_rng(1).normal(size=(200, 1, 64))
-    >>> found = Amplitude.of(residuals, Scale.of(residuals, "scalar"), fields, fields)
-    >>> ratio = found(fields, fields) / steep.ravel()
+    >>> amplitude = Amplitude.of(residuals, estimate_scale(residuals, "scalar"), fields, fields)
+    >>> ratio = amplitude(fields, fields) / steep.ravel()
     >>> bool(ratio.std() / ratio.mean() < 0.05)
     True
     """
@@ -50,58 +50,71 @@ class Amplitude:
     def of(
         cls, residuals: Array, scale: Scale, a: Array, m: Array, scalars: Array | None = None, seed: int = 0
     ) -> "Amplitude | None":
-        """From residuals that m has not learned from, their inputs and answers; None if all are of one size but for chance."""
+        """Estimate c, β and the values of e.
+
+        Args:
+            residuals: out-of-fold residuals, (sample, channel, *grid).
+            scale: S.
+            a, m: inputs and predictions, (sample, channel, *grid).
+            scalars: (sample, parameter).
+            seed: of the simulated fields S ξ that sizes are compared with.
+
+        Returns:
+            None if sizes vary no more than those of S ξ, or there are too few fields.
+        """
         sizes = _sizes(residuals, scale)
         if len(residuals) < FEWEST or not (sizes > 0).all():
             return None
         log_t = np.log(sizes)
-        noise = generator(seed, "amplitude", 0).standard_normal((DRAWN, *residuals.shape[1:]))
-        by_chance = np.log(_sizes(scale.restore(noise), scale))
-        chance = float(by_chance.var())
-        doubt = chance * np.sqrt(2 / len(log_t))
-        if log_t.var(ddof=1) < 1.5 * chance + 3 * doubt:
+        noise = generator(seed, "amplitude", 0).standard_normal((SIMULATED, *residuals.shape[1:]))
+        by_chance = np.log(_sizes(scale.sqrt(noise), scale))
+        variance = float(by_chance.var())
+        stderr = variance * np.sqrt(2 / len(log_t))
+        if log_t.var(ddof=1) < 1.5 * variance + 3 * stderr:
             return None
         x = _features(a, m, scalars)
         centre, spread = x.mean(axis=0), x.std(axis=0)
         spread = np.where(spread > 1e-6, spread, np.inf)
         slope, rest = _ridge((x - centre) / spread, log_t - log_t.mean())
-        kept = np.sqrt(max(0.0, 1 - chance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
+        kept = np.sqrt(max(0.0, 1 - variance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
         return cls(float(log_t.mean() - by_chance.mean()), slope, centre, spread, np.sort(kept * (rest - rest.mean())))
 
     def __call__(self, a: Array, m: Array, scalars: Array | None = None) -> Array:
-        """t without e, for inputs and answers: (sample,)."""
+        """Return t without e for inputs a and predictions m: (sample,)."""
         x = (_features(a, m, scalars) - self.centre) / self.spread
-        return np.asarray(np.exp(self.constant + np.clip(x, -4, 4) @ self.slope))
+        return np.asarray(np.exp(self.constant + np.clip(x, -CLIP, CLIP) @ self.slope))
 
     @property
     def sizes(self) -> Array:
-        """exp(e), at most SOME of them."""
-        return np.exp(self.rest[:: max(1, len(self.rest) // SOME)])
+        """exp(e), at most SIZES values of equal probability."""
+        return np.exp(self.rest[:: max(1, len(self.rest) // SIZES)])
 
-    def draw(self, seed: int, inputs: Array, members: Array) -> Array:
-        """exp(e) for each (input, member): a function of (seed, input, member)."""
-        found = [
+    def draw(self, seed: int, inputs: Ints, members: Ints) -> Array:
+        """Draw exp(e) for each (input, member), as a function of (seed, input, member)."""
+        numbers = [
             generator(seed, "amplitude", int(i), int(m)).integers(len(self.rest)) for i, m in zip(inputs, members, strict=True)
         ]
-        return np.asarray(np.exp(self.rest[np.array(found, dtype=np.intp)]))
+        return np.asarray(np.exp(self.rest[np.array(numbers, dtype=np.intp)]))
 
     def describe(self) -> str:
-        """In a few words."""
-        told, left = float(np.linalg.norm(self.slope)), float(self.rest.std())
-        by = f"a factor {np.exp(told):.2g} that the input tells, and {np.exp(left):.2g} that it does not"
-        return f"larger for some inputs than for others, by {by}"
+        """Return a few words on how much sizes vary."""
+        explained, left = float(np.linalg.norm(self.slope)), float(self.rest.std())
+        by = f"a factor {np.exp(explained):.2g} explained by the input, and {np.exp(left):.2g} that is not"
+        return f"input-dependent scale: larger for some inputs than for others, by {by}"
 
-    def arrays(self) -> dict[str, Array]:
-        return {name: np.asarray(value, dtype=np.float64) for name, value in vars(self).items()}
+    def state(self) -> State:
+        """Return all fields, to be saved."""
+        return State({}, {name: np.asarray(value, dtype=np.float64) for name, value in vars(self).items()})
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> "Amplitude":
-        """From what `arrays` gave."""
+    def from_state(cls, state: State) -> "Amplitude":
+        """Restore what `state` returned."""
+        arrays = state.arrays
         return cls(float(arrays["constant"]), *(np.asarray(arrays[name]) for name in ("slope", "centre", "spread", "rest")))
 
 
 def _sizes(residuals: Array, scale: Scale) -> Array:
-    """Root mean square of each field over that of S ξ; channels count alike."""
+    """Return the root mean square of each field relative to that of S ξ; channels have equal weights."""
     axes = tuple(range(2, residuals.ndim))
     expected = np.mean(np.broadcast_to(scale.std, residuals.shape[1:]) ** 2, axis=tuple(range(1, residuals.ndim - 1)))
     shares = np.mean(residuals**2, axis=axes)[:, expected > 0] / expected[expected > 0]
@@ -109,9 +122,9 @@ def _sizes(residuals: Array, scale: Scale) -> Array:
 
 
 def _features(a: Array, m: Array, scalars: Array | None) -> Array:
-    """Logarithms of size, roughness and steepest slope of each channel of the input and of the answer, and scalars.
+    """Return logarithms of size, roughness and steepest slope of each channel of a and m, and scalars: (sample, feature).
 
-    (sample, number). Of a scalar, itself and the logarithm of its size.
+    A scalar gives two features, itself and the logarithm of its absolute value.
     """
     columns = []
     for field in (channel for fields in (a, m) for channel in np.moveaxis(fields, 1, 0)):
@@ -125,14 +138,13 @@ def _features(a: Array, m: Array, scalars: Array | None) -> Array:
 
 
 def _ridge(x: Array, y: Array) -> tuple[Array, Array]:
-    """Coefficients with the penalty that predicts left-out values best, and the errors of these predictions."""
+    """Return the coefficients with the penalty of smallest leave-one-out error, and these errors."""
     left, s, right = np.linalg.svd(x, full_matrices=False)
-    best: tuple[float, Array, Array] | None = None
-    for penalty in len(y) * np.logspace(-4, 3, 15):
+
+    def fit(penalty: float) -> tuple[Array, Array]:
         shrink = s**2 / (s**2 + penalty)
-        fitted = left @ (shrink * (left.T @ y))
-        errors = (y - fitted) / (1 - (left**2) @ shrink - 1 / len(y))
-        if best is None or float(errors @ errors) < best[0]:
-            best = float(errors @ errors), right.T @ (s / (s**2 + penalty) * (left.T @ y)), errors
-    assert best is not None
-    return best[1], best[2]
+        errors = (y - left @ (shrink * (left.T @ y))) / (1 - (left**2) @ shrink - 1 / len(y))
+        return right.T @ (s / (s**2 + penalty) * (left.T @ y)), errors
+
+    fits = [fit(penalty) for penalty in len(y) * np.logspace(-4, 3, 15)]
+    return min(fits, key=lambda each: float(each[1] @ each[1]))

@@ -1,1 +1,5 @@
-"""What the commands do with the folder of a run."""
+"""The commands: train, predict, evaluate and report in the folder of a run."""
+
+from .. import lazy_submodules
+
+__getattr__ = lazy_submodules(__name__)

@@ -6,63 +6,76 @@ r"""Settings of a training run: typed, from a preset, a TOML file and the comman
     [reverse]     variance = "analytic", steps = "auto", sampler = "ancestral"
     [training]    updates = 4000, batch = 32, rate = 1e-3                              (the fields of pdno.Training)
 
-A base law is written as a sum of white, field:TAU,R and low:MODES,STD, for instance "white+low:1,1".
+A base distribution is a sum of the terms white, field:TAU,R and low:MODES,STD, for instance "white+low:1,1".
 """
 
 import json
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
-from torch import nn
 
 from ..data.pairs import Dataset
-from ..diffusion.base import Base, FieldBase, LowModes, Sum, White, as_base
+from ..diffusion.base import from_text
 from ..diffusion.chain import Diffusion, Target, Weight
 from ..diffusion.reverse import Rule
 from ..diffusion.schedule import Schedule, Spacing
 from ..errors import UserError, nearest
-from ..field import Field
-from ..learning.loop import Training
 from ..learning.normalisation import Normalise
+from ..learning.settings import Training
 from ..mean import mean_of
 from ..mean.network import recipe
-from ..model.baseline import FNO, Plain, UNet
+from ..model.baseline import FNO, Deterministic, UNet
 from ..model.operator import PDNO
 from ..model.paper import PDNO_TESTS
 from ..model.surrogate import Surrogate
+from ..residual.build import check_law_name
 
-__all__ = ["RIVALS", "Config", "seconds"]
+__all__ = ["BASELINES", "Config", "seconds"]
 
-RIVALS = ("linear", "kernel", "fno", "unet")
+BASELINES = ("linear", "kernel", "fno", "unet")  # names of presets and of model.kind
 
 
 class Section(BaseModel):
-    """Settings of one kind; an unknown key is an error."""
+    """A section of the settings; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ModelSection(Section):
-    """`symmetries` and `grid` (the kind of its axes, one or one each) are those of the data's equation where it is known."""
+    """Model, mean, residual law and budget.
+
+    Args:
+        kind: "pdno", or a baseline.
+        mean, law, residual_scale, normalise: as in `pdno.PDNO`; the mean "none" gives the paper's model.
+        symmetries: "auto" takes those of the equation that the data were generated with.
+        grid: kind of the grid's axes, one for all or one for each; "auto" takes that of the data.
+        budget: seconds of training; None for the default of the model.
+    """
 
     kind: Literal["pdno", "fno", "unet", "linear", "kernel"] = "pdno"
     mean: str = "auto"
+    law: str = "auto"
     residual_scale: Literal["auto", "scalar", "point", "mode", "both"] = "auto"
     symmetries: list[str] | Literal["auto"] = "auto"
     grid: str | list[str] = "auto"
     normalise: Normalise = "scalar"
     budget: float | None = None
 
+    @field_validator("law")
+    @classmethod
+    def _check_law(cls, name: str) -> str:
+        check_law_name(name)
+        return name
+
     @field_validator("mean", mode="before")
     @classmethod
-    def _known(cls, name: Any) -> Any:
-        if name is None:  # what `--set model.mean=none` gives
+    def _check_mean(cls, name: Any) -> Any:
+        if name is None:  # the value that `--set model.mean=none` gives
             return "none"
         if isinstance(name, str) and name not in ("auto", "none"):
             mean_of(name)
@@ -70,6 +83,8 @@ class ModelSection(Section):
 
 
 class NetworkSection(Section):
+    """Kind and settings of the network, as in `pdno.nn.build`; None for the network's own default."""
+
     kind: Literal["auto", "unet", "fno", "slim", "spectral", "zero"] = "auto"
     base: int | None = None
     multipliers: list[int] | None = None
@@ -83,20 +98,24 @@ class NetworkSection(Section):
 
 
 class DiffusionSection(Section):
+    """The forward chain, see `pdno.Diffusion`."""
+
     schedule: Literal["cosine", "linear"] = "cosine"
     n_steps: int = 100
     base: str = "white"
-    target: Target | Literal["auto"] = "auto"  # "v" for residuals, "u0" without a mean
+    target: Target | Literal["auto"] = "auto"  # "auto": "v" for the residuals of a mean, "u0" without a mean
     weight: Weight = "target"
 
     @field_validator("base")
     @classmethod
-    def _known(cls, text: str) -> str:
-        _base(text)
+    def _check_base(cls, text: str) -> str:
+        from_text(text)
         return text
 
 
 class ReverseSection(Section):
+    """The reverse chain, see `pdno.diffusion.Reverse`."""
+
     variance: Rule = "analytic"
     mix: float = 0.5
     steps: int | Literal["auto"] = "auto"
@@ -107,7 +126,7 @@ class ReverseSection(Section):
 
 
 class DataSection(Section):
-    """Where the pairs came from and how they were split: written by `pdno train`."""
+    """Origin and split of the pairs, recorded by `pdno train`."""
 
     file: str = ""
     options: dict[str, str] = {}
@@ -134,63 +153,86 @@ class Config(Section):
 
     @classmethod
     def preset(cls, name: str) -> "Config":
-        """ "auto"; a rival, "linear", "kernel", "fno" or "unet"; "paper:TEST" or "paper:TEST:noisy", with the paper's TESTs."""
+        """Return the settings of a preset.
+
+        Args:
+            name: "auto"; a baseline, "linear", "kernel", "fno" or "unet"; or "paper:TEST" or "paper:TEST:noisy", where TEST is
+                one of the paper's tests.
+
+        Raises:
+            UserError: if there is no such preset.
+        """
         kind, _, rest = name.partition(":")
         test, _, noisy = rest.partition(":")
         if name == "auto":
             return cls()
-        if name in RIVALS:
+        if name in BASELINES:
             return cls(model=ModelSection(kind=name))  # type: ignore[arg-type]
         if kind == "paper" and test in PDNO_TESTS and noisy in ("", "noisy"):
             return cls.of(PDNO.paper(test, bool(noisy)))
-        known = ["auto", *RIVALS, *(f"paper:{test}" for test in PDNO_TESTS), *(f"paper:{test}:noisy" for test in PDNO_TESTS)]
-        raise UserError(f"preset {name!r} is unknown; {nearest(name, known)}")
+        of_paper = [f"paper:{test}{suffix}" for suffix in ("", ":noisy") for test in PDNO_TESTS]
+        raise UserError(f"preset {name!r} is unknown; {nearest(name, ['auto', *BASELINES, *of_paper])}")
 
     @classmethod
     def of(cls, model: PDNO) -> "Config":
-        """The settings of a model that has not been built yet."""
+        """Return the settings of an untrained model."""
         chain = model.diffusion.schedule
         names = [s for s in ("cosine", "linear") if np.allclose(getattr(Schedule, s)(chain.n_steps).gamma, chain.gamma)]
-        assert not isinstance(model.network, nn.Module)
-        network = {"kind": model.network} if isinstance(model.network, str) else dict(model.network)
-        diffusion = {"schedule": names[0], "n_steps": chain.n_steps, "base": _base_text(model.diffusion.law)}
-        reverse = {name: getattr(model, name) for name in ReverseSection.model_fields}
+        settings = model.settings()
+        network = {"kind": settings["network"]} if isinstance(settings["network"], str) else dict(settings["network"])
+        diffusion = {"schedule": names[0], "n_steps": chain.n_steps, "base": model.diffusion.law.text}
         return cls.model_validate(
             {
-                "model": {"normalise": model.normalise, "mean": model.mean_asked or "none"},
+                "model": {"normalise": model.normalise[1], "mean": settings["mean"] or "none", "law": settings["law"]},
                 "network": network,
                 "diffusion": {**diffusion, "target": model.diffusion.target, "weight": model.diffusion.weight},
-                "reverse": reverse,
-                "training": asdict(model.training),
+                "reverse": settings["reverse"],
+                "training": settings["training"] or {},
             }
         )
 
     def changed(self, changes: dict[str, Any], source: str) -> "Config":
-        """These settings with some changed; `source` is named where they are wrong."""
+        """Return the settings with some of them changed.
+
+        Args:
+            changes: new values, by section and key.
+            source: file or option that they come from, named in error messages.
+
+        Raises:
+            UserError: if a section, key or value is wrong.
+        """
         whole = self.model_dump()
         for section, values in changes.items():
             if section not in whole or section == "data":
                 raise UserError(f"{source}: section {section!r} is unknown; {nearest(section, [*whole][:-1])}")
             if not isinstance(values, dict):
                 hint = f"write [{section}] and keys below it, or {section}.key=value"
-                raise UserError(f"{source}: {section} is a section; {hint}")
+                raise UserError(f"{source}: {section} is a section, not a value; {hint}")
             whole[section] |= values
         try:
             return Config.model_validate(whole)
         except ValidationError as error:
-            raise UserError(f"{source}: {_told(error, whole)}") from None
+            raise UserError(f"{source}: {_first_error(error, whole)}") from None
 
     def with_file(self, path: Path) -> "Config":
-        """These settings with those of a TOML file."""
+        """Return the settings with those of a TOML file; its section [data], if it has one, is ignored.
+
+        Raises:
+            UserError: if it is not a TOML file, or a section, key or value is wrong.
+        """
         try:
-            found = tomllib.loads(path.read_text())
-            found.pop("data", None)  # of a run that settings are taken from: it has its own
-            return self.changed(found, path.name)
+            changes = tomllib.loads(path.read_text())
+            changes.pop("data", None)  # in the config.toml of another run, this is the record of that run's data
+            return self.changed(changes, path.name)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path.name} is not a TOML file: {error}") from None
 
     def with_set(self, settings: Iterable[str]) -> "Config":
-        """These settings with those of `--set section.key=value`."""
+        """Return the settings with those of options `--set section.key=value`.
+
+        Raises:
+            UserError: if an option has another form, or a section, key or value is wrong.
+        """
         config = self
         for setting in settings:
             match = re.fullmatch(r"(\w+)\.(\w+)=(.*)", setting)
@@ -200,39 +242,42 @@ class Config(Section):
         return config
 
     def build(self) -> Surrogate:
-        """The model of these settings."""
+        """Return an untrained model with these settings."""
         network = {key: value for key, value in self.network.model_dump().items() if value is not None}
-        m, given = self.model, None if self.training == Training() else self.training
-        how: dict[str, Any] = {
+        m, training = self.model, None if self.training == Training() else self.training
+        shared: dict[str, Any] = {
             "symmetries": () if m.symmetries == "auto" else m.symmetries,
             "kind": "cell" if m.grid == "auto" else m.grid,
             "budget": m.budget,
         }
         if m.kind in ("linear", "kernel"):
-            return Plain(m.kind, **how)
+            return Deterministic(m.kind, **shared)
         if m.kind in ("fno", "unet"):
-            rival, own = {"fno": (FNO, "fno"), "unet": (UNet, "slim")}[m.kind]
-            asked = network | {"kind": own} if network["kind"] == "auto" else network
-            return rival(asked, normalise=m.normalise, training=recipe(m.budget is not None, self.training), **how)
+            baseline, default_kind = {"fno": (FNO, "fno"), "unet": (UNet, "slim")}[m.kind]
+            if network["kind"] == "auto":
+                network["kind"] = default_kind
+            return baseline(network, normalise=m.normalise, training=recipe(m.budget is not None, self.training), **shared)
         d = self.diffusion
         target: Target = ("u0" if m.mean == "none" else "v") if d.target == "auto" else d.target
-        diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), _base(d.base), target, d.weight)
-        residual: dict[str, Any] = {"mean": m.mean, "residual_scale": m.residual_scale}
-        return PDNO(network, diffusion, **residual, normalise=m.normalise, training=given, **how, **self.reverse.model_dump())
+        diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), from_text(d.base), target, d.weight)
+        residual: dict[str, Any] = {"mean": m.mean, "law": m.law, "residual_scale": m.residual_scale}
+        return PDNO(
+            network, diffusion, **residual, normalise=m.normalise, training=training, **shared, **self.reverse.model_dump()
+        )
 
     def of_data(self, data: Dataset) -> "Config":
-        """These settings with what the data say about themselves: their grid, and the symmetries of their equation."""
-        found: dict[str, Any] = {}
+        """Return the settings with "auto" replaced by the kind of the data's grid and the symmetries of their equation."""
+        changes: dict[str, Any] = {}
         if self.model.grid == "auto":
             kinds = sorted({axis.kind for axis in data.grid.axes}) if data.grid else ["cell"]
-            found["grid"] = kinds[0] if len(kinds) == 1 or data.grid is None else [axis.kind for axis in data.grid.axes]
+            changes["grid"] = kinds[0] if len(kinds) == 1 or data.grid is None else [axis.kind for axis in data.grid.axes]
         if self.model.symmetries == "auto":
             masked = data.train.mask is not None
-            found["symmetries"] = [] if data.equation is None or masked else list(data.equation.symmetries)
-        return self.model_copy(update={"model": self.model.model_copy(update=found)})
+            changes["symmetries"] = [] if data.equation is None or masked else list(data.equation.symmetries)
+        return self.model_copy(update={"model": self.model.model_copy(update=changes)})
 
     def toml(self) -> str:
-        """The settings as TOML, which `read` understands."""
+        """Return the settings as the text of a TOML file, see `read`."""
         lines = []
         for section, values in self.model_dump().items():
             lines.append(f"[{section}]")
@@ -242,21 +287,25 @@ class Config(Section):
 
     @classmethod
     def read(cls, path: Path) -> "Config":
-        """What `toml` wrote."""
+        """Return the settings in the config.toml of a run, as written by `toml`.
+
+        Raises:
+            UserError: if the file has other contents.
+        """
         try:
             return cls.model_validate(tomllib.loads(path.read_text()))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
             raise UserError(f"{path} is not the configuration of a run: {str(error).splitlines()[0]}") from None
 
 
-def _told(error: ValidationError, whole: dict[str, Any]) -> str:
-    """The first thing that is wrong, in plain words."""
+def _first_error(error: ValidationError, whole: dict[str, Any]) -> str:
+    """Describe the first of the errors that pydantic found in the settings `whole`."""
     first = error.errors()[0]
     place = [str(part) for part in first["loc"][:2]]
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         section = place[0]
-        known = [key for key in whole.get(section, {}) if key != place[-1]]
-        return f"{section} has no setting {place[-1]!r}; {nearest(place[-1], known)}"
+        keys = [key for key in whole.get(section, {}) if key != place[-1]]
+        return f"{section} has no setting {place[-1]!r}; {nearest(place[-1], keys)}"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "literal_error":
         message = nearest(str(first["input"]), re.findall(r"'([^']*)'", first["ctx"]["expected"]))
@@ -266,7 +315,7 @@ def _told(error: ValidationError, whole: dict[str, Any]) -> str:
 
 
 def _value(text: str) -> Any:
-    """A value of TOML; what is none is a text. "none" unsets."""
+    """Parse a TOML value; any other text is a string, and "none" is None."""
     if text.lower() == "none":
         return None
     try:
@@ -276,49 +325,19 @@ def _value(text: str) -> Any:
 
 
 def _toml(value: Any) -> str:
+    """Return a value in TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, float) and not np.isfinite(value):
-        return repr(value)  # inf and nan, which JSON writes in another way
+        return repr(value)  # inf and nan, which have other names in JSON
     return json.dumps(value, ensure_ascii=False)
 
 
-def _base(text: str) -> Base:
-    """A base law from its text, see the module.
-
-    >>> _base("white+low:1,2")
-    Sum(terms=(White(), LowModes(modes=1, std=2.0)))
-    """
-    terms: list[Base] = []
-    for term in text.split("+"):
-        name, _, rest = term.strip().partition(":")
-        try:
-            numbers = [float(x) for x in rest.split(",")] if rest else []
-            if name == "white" and not numbers:
-                terms.append(White())
-            elif name == "field" and len(numbers) == 2:
-                terms.append(as_base(Field(tau=numbers[0], r=numbers[1])))
-            elif name == "low" and len(numbers) == 2:
-                terms.append(LowModes(int(numbers[0]), numbers[1]))
-            else:
-                raise ValueError
-        except ValueError as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"base law {term!r}: expected white, field:TAU,R or low:MODES,STD, or a sum of these") from None
-    return terms[0] if len(terms) == 1 else Sum(tuple(terms))
-
-
-def _base_text(law: Base) -> str:
-    if isinstance(law, Sum):
-        return "+".join(_base_text(term) for term in law.terms)
-    if isinstance(law, FieldBase):
-        return f"field:{law.field.tau:g},{law.field.r:g}"
-    return f"low:{law.modes},{law.std:g}" if isinstance(law, LowModes) else "white"
-
-
 def seconds(text: str | None) -> float | None:
-    """A time such as 90, 90s, 10m or 1.5h.
+    """Return the seconds of a time such as 90, 90s, 10m or 1.5h; None for None.
+
+    Raises:
+        UserError: if the text is not a positive time.
 
     >>> seconds("10m")
     600.0
@@ -331,5 +350,5 @@ def seconds(text: str | None) -> float | None:
     except ValueError:
         value = 0.0
     if not value > 0:
-        raise UserError(f"budget {text!r} is no time; write for instance 90s, 10m or 1.5h")
+        raise UserError(f"budget {text!r} is not a time; write for instance 90s, 10m or 1.5h")
     return value

@@ -1,88 +1,85 @@
-"""What `pdno evaluate` does: a run is judged by pairs that it has not learned from.
-
-RUN/results.json              a row a number, the verdict, and what they rest on
-RUN/evaluation.npz            curves, maps and cases that the report draws
-RUN/intervals.safetensors     the repair of intervals, which `pdno predict` applies
-"""
+"""`pdno evaluate`: evaluate a run on held-out pairs, and write scores, verdict, plot data and conformal calibration."""
 
 from dataclasses import asdict, replace
-from hashlib import blake2b
 from pathlib import Path
 from shlex import join
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from ..data import store
-from ..data.open import open_chosen
+from ..data.open import open_selected
 from ..data.pairs import Dataset
 from ..data.selection import Selection
 from ..errors import UserError
-from ..evaluation.conformal import Conformal
-from ..evaluation.scoring import FEWEST, LEVEL, Evaluation, evaluate
+from ..evaluation.scoring import Evaluation, evaluate
 from ..evaluation.verdict import verdict
-from ..learning.resume import sessions
-from ..model.operator import PDNO
+from ..learning.resume import session_seconds
 from ..model.saving import load
 from ..model.surrogate import Surrogate
-from ..work import checkpoint
-from ..work.lock import alone
-from ..work.whole import replacing
+from ..work.files import locked, replacing
+from ..work.folder import RunFolder
 from . import results
 from .config import Config
-from .train import config_of, data_of, trials_of
+from .folder import config_of, data_of, leaderboard_of, model_digest, save_conformal
 
-__all__ = ["assess", "digest", "intervals", "is_current"]
+__all__ = ["evaluate_run"]
 
-Array = NDArray[Any]
-KIND = "intervals"
+NOT_SELECTED = ("test_file", "cache", "mask", "group")  # options of the training data that do not name arrays of other files
 
 
-def assess(
+def evaluate_run(
     run: Path,
     file: Path | None = None,
-    chosen: Selection | None = None,
+    selection: Selection | None = None,
     *,
     members: int = 100,
     seed: int = 0,
     split: str = "test",
     calibrate: int = 100,
     device: str = "cpu",
-    **how: Any,
+    **sampling: Any,
 ) -> Evaluation:
-    """Judge a run and write what was found into its folder.
+    """Evaluate a run and write the results into its folder.
 
     Args:
         run: folder of the run.
-        file: other data to judge by; the run's own test pairs if left out.
-        chosen: which array of the file is which, if not as it was for training.
-        members, seed, calibrate, how: as in `pdno.evaluate`.
+        file: data to evaluate on; default: the test pairs of the run.
+        selection: arrays of the file; default: as for training.
+        members, seed, calibrate, sampling: as in `pdno.evaluate`.
         split: of the run's own data, "test" or "validation".
         device: where to compute.
+
+    Raises:
+        UserError: if the run, its data or the file cannot be used, or all inputs of the file are training inputs.
     """
     model = load(run, device=device)
     config = config_of(run)
-    own = file is None or _same(file, config)
-    if own and chosen is not None:
-        raise UserError(f"{config.data.file} is what {run} was trained on, and its arrays are known; leave --a and --u out")
-    data = _own(run, split) if file is None or own else _other(run, file, chosen, config, model)
-    e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **how)
-    asked = {"members": members, **how, "split": split, "calibrate": calibrate, "seed": seed}
-    rows = _rows(e, model, config, run, seed, _command(run, file, chosen, asked))
-    facts = {**e.facts, "file": config.data.file if file is None else str(file), "learned": Path(config.data.file).name}
-    facts |= {"said": model.said if isinstance(model, PDNO) else [], "trials": trials_of(run)}
-    with alone(run):
+    own = file is None or file.resolve() == Path(config.data.file).resolve()
+    if own and selection is not None:
+        raise UserError(f"{config.data.file} is the training data of {run}, whose arrays are recorded; omit --a and --u")
+    data = _own(run, split) if file is None or own else _other(run, file, selection, config, model)
+    e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
+    options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
+    rows = _rows(e, model, config, run, seed, _command(run, file, selection, options))
+    metadata = {
+        **e.metadata,
+        "file": config.data.file if file is None else str(file),
+        "training_file": Path(config.data.file).name,
+        "fit_summary": model.fit_summary,
+        "leaderboard": leaderboard_of(run),
+        "train_command": _train_command(run, config, model),
+    }
+    with locked(run):
         if own and split == "test":
-            _save_intervals(run, e, members, how)
-        _save_arrays(run / "evaluation.npz", e)
+            save_conformal(run, e.conformal, members, sampling)
+        _save_arrays(RunFolder(run).evaluation, e)
         results.write(
-            run / "results.json",
+            RunFolder(run).results,
             rows,
             machine=results.machine(),
-            model=digest(run),
-            facts={**facts, "train_command": _train_command(run, config, model)},
+            model=model_digest(run),
+            metadata=metadata,
             verdict=[asdict(statement) for statement in verdict(e)],
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": case.title, "number": case.number} for case in e.cases],
@@ -90,21 +87,24 @@ def assess(
     return e
 
 
-def _command(run: Path, file: Path | None, chosen: Selection | None, asked: dict[str, Any]) -> str:
-    """The command that makes these numbers again."""
-    names = {} if chosen is None else {key: value for key, value in asdict(chosen).items() if value is not None}
-    options = [part for key, value in {**names, **asked}.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-    return join(["pdno", "evaluate", str(run), *([] if file is None else [str(file)]), *options])
+def _command(run: Path, file: Path | None, selection: Selection | None, options: dict[str, Any]) -> str:
+    """Return the command that reproduces these numbers."""
+    names = {} if selection is None else {key: value for key, value in asdict(selection).items() if value is not None}
+    parts = [part for key, value in {**names, **options}.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    return join(["pdno", "evaluate", str(run), *([] if file is None else [str(file)]), *parts])
 
 
 def _train_command(run: Path, config: Config, model: Surrogate) -> str:
-    """The command that trains the same model again. The steps that a budget allowed are named, as they depend on the machine;
-    where several networks were tried, the budget is."""
+    """Return the command that trains the same model again.
+
+    It has the number of steps instead of the budget, because steps per second depend on the machine; if several networks were
+    tried, it has the budget.
+    """
     data = config.data
     names = {"test_file": "test"}
     options = [part for key, value in data.options.items() for part in (f"--{names.get(key, key).replace('_', '-')}", value)]
-    options += ["--config", str(run / "config.toml")]
-    if not (isinstance(model, PDNO) and model.parts) and model.provenance.get("updates"):
+    options += ["--config", str(RunFolder(run).config)]
+    if not model.leaderboard and model.provenance.get("updates"):
         options += ["--set", f"training.updates={model.provenance['updates']}"]
         options += ["--set", "training.epochs=none", "--set", "model.budget=none"]
     options += ["--seed", str(data.seed), "--validation", str(data.validation), "--test-fraction", str(data.test)]
@@ -112,128 +112,95 @@ def _train_command(run: Path, config: Config, model: Surrogate) -> str:
     return join(["pdno", "train", data.file, *options])
 
 
-def digest(run: Path) -> str:
-    """Of the model's file: tells whether results belong to it."""
-    return blake2b((run / "model.safetensors").read_bytes(), digest_size=8).hexdigest()
-
-
-def is_current(run: Path) -> bool:
-    """Whether the run was evaluated, as it is now."""
-    path = run / "results.json"
-    return path.exists() and (run / "evaluation.npz").exists() and results.read(path).get("model") == digest(run)
-
-
-def _same(file: Path, config: Config) -> bool:
-    return file.resolve() == Path(config.data.file).resolve()
-
-
 def _own(run: Path, split: str) -> Dataset:
+    """Return the data of the run with this split as test pairs."""
     if split not in ("test", "validation"):
-        raise UserError(f"--split {split}: a model is judged by pairs that it has not learned from; choose test or validation")
+        raise UserError(f"--split {split}: models are evaluated on held-out pairs; choose test or validation")
     data = data_of(run)
     pairs = data.splits().get(split)
     if not pairs:
-        raise UserError(f"the data of {run} have no {split} pairs; name other data to judge by")
+        raise UserError(f"the data of {run} have no {split} pairs; pass other data to evaluate on")
     return replace(data, test=pairs)
 
 
-def _other(run: Path, file: Path, chosen: Selection | None, config: Config, model: Surrogate) -> Dataset:
-    """Other data, as test pairs beside the run's own, without any that the model was made from."""
-    if chosen is None and not store.is_store(file):
-        names = {k: v for k, v in config.data.options.items() if k not in ("test_file", "cache", "mask", "group")}
-        chosen = Selection(**{k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}) if names else None
-    elif chosen is not None and chosen.dims is None:
-        chosen = replace(chosen, dims=config.data.options.get("dims"))
-    data = open_chosen(file, chosen, None, config.data.options.get("mask"), None)
+def _other(run: Path, file: Path, selection: Selection | None, config: Config, model: Surrogate) -> Dataset:
+    """Return the pairs of a file as test pairs, without those that the model was trained on, with the run's other splits."""
+    if selection is None and not store.is_store(file):
+        names = {k: v for k, v in config.data.options.items() if k not in NOT_SELECTED}
+        names = {k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}
+        selection = Selection(**names) if names else None
+    elif selection is not None and selection.dims is None:
+        selection = replace(selection, dims=config.data.options.get("dims"))
+    data = open_selected(file, selection, None, config.data.options.get("mask"), None)
     test = data.test if len(data.test) else data.train
-    fresh = np.flatnonzero(~np.isin(test.fingerprints(), model.seen))
-    if not len(fresh):
-        raise UserError(f"all inputs in {file} were learned from; bring fresh ones to judge by")
+    held_out = np.flatnonzero(~np.isin(test.fingerprints(), model.fingerprints))
+    if not len(held_out):
+        raise UserError(f"all inputs in {file} are training inputs; pass held-out pairs to evaluate on")
     try:
         own = data_of(run)
-    except UserError:  # moved or changed since
-        return replace(data, train=data.train[:0], validation=None, test=test[fresh])
-    return replace(data, train=own.train, validation=own.validation, test=test[fresh])
+    except UserError:  # moved or changed since training
+        return replace(data, train=data.train[:0], validation=None, test=test[held_out])
+    return replace(data, train=own.train, validation=own.validation, test=test[held_out])
 
 
 def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str) -> list[dict[str, Any]]:
-    facts = e.facts
-    noise = facts["noise"]
-    known = {
-        "test": facts["data"],
-        "method": _method(model, config, facts),
-        **{name: facts[name] for name in ("grid", "train", "members", "evaluations", "parameters", "sample_seconds")},
+    """Return one row of results per score."""
+    metadata, noise = e.metadata, e.metadata["noise"]
+    common = {
+        "test": metadata["data"],
+        "method": _method(model, config, metadata),
+        **{name: metadata[name] for name in ("grid", "train", "members", "evaluations", "parameters", "sample_seconds")},
         "noise": noise,
         "train_seconds": _training_seconds(run),
         "seed": seed,
         "command": command,
     }
-    names = [name for name in results.MEANING if name in e.scores]
     return [
         results.row(
             name,
             e.scores[name].value,
             error=e.scores[name].error,
-            paper=results.paper(facts["data"], facts["grid"], noise or "", name),
-            **known,
+            paper=results.paper(metadata["data"], metadata["grid"], noise or "", name),
+            **common,
         )
-        for name in names
+        for name in results.DESCRIPTIONS
+        if name in e.scores
     ]
 
 
-def _method(model: Surrogate, config: Config, facts: dict[str, Any]) -> str:
-    """The name of the method as in results: the paper's own settings are told from ours."""
-    parts = ("network", "diffusion", "reverse")
+def _method(model: Surrogate, config: Config, metadata: dict[str, Any]) -> str:
+    """Return the name of the method in results; the settings of the paper have their own name."""
+    sections = ("network", "diffusion", "reverse")
     for noisy in ("", ":noisy") if model.name == "pdno" else ():
         try:
-            paper = Config.preset(f"paper:{facts['data']}{noisy}")
+            paper = Config.preset(f"paper:{metadata['data']}{noisy}")
         except UserError:
             break
-        if all(getattr(config, part) == getattr(paper, part) for part in parts):
+        if all(getattr(config, section) == getattr(paper, section) for section in sections):
             return "pdno-paper"
     functional = model.name == "pdno" and config.diffusion.base.startswith("field")
-    return "pdno-functional" if functional else model.label
+    return "pdno-functional" if functional else model.method
 
 
 def _training_seconds(run: Path) -> float | None:
-    """Of all sessions, and of all that was tried for the mean."""
-    spent = sessions(run) + [float(trial["seconds"]) for trial in trials_of(run)]
+    """Return the time of all sessions and of all candidates for the mean model; None if none is recorded."""
+    spent = session_seconds(run) + [float(trial["seconds"]) for trial in leaderboard_of(run)]
     return sum(spent) if spent else None
 
 
 def _save_arrays(path: Path, e: Evaluation) -> None:
+    """Write the arrays that the report plots."""
     arrays: dict[str, Any] = {}
     for name in ("coverage", "histogram", "spread_skill"):
         if (part := getattr(e, name)) is not None:
             arrays |= {f"{name}.{key}": value for key, value in asdict(part).items()}
     if e.spectra is not None:
         arrays |= {"spectra.members": e.spectra[0], "spectra.observed": e.spectra[1]}
-    arrays |= {name: getattr(e, name) for name in ("trust", "novelty", "novelty_held") if getattr(e, name) is not None}
+    plain = {"coverage_map": e.coverage_map, "novelty": e.novelty, "validation_novelty": e.validation_novelty}
+    arrays |= {name: values for name, values in plain.items() if values is not None}
     arrays |= {f"axis.{name}": nodes for name, nodes in e.axes.items()}
     for case in e.cases:
         fields = {key: value for key, value in vars(case).items() if isinstance(value, np.ndarray)}
         arrays |= {f"case.{case.title}.{key}": np.asarray(value, dtype=np.float32) for key, value in fields.items()}
     with replacing(path) as partial, partial.open("wb") as target:
         np.savez_compressed(target, **arrays)
-
-
-def _save_intervals(run: Path, e: Evaluation, members: int, how: dict[str, Any]) -> None:
-    path = run / "intervals.safetensors"
-    if not e.repair:
-        path.unlink(missing_ok=True)
-        return
-    tensors = {
-        f"{name}.{key}": torch.from_numpy(np.array(value)) for name, c in e.repair.items() for key, value in c.arrays().items()
-    }
-    checkpoint.save(path, KIND, tensors, {"model": digest(run), "level": LEVEL, "members": members, "how": how})
-
-
-def intervals(run: Path, members: int, how: dict[str, Any]) -> Conformal | None:
-    """The repair for points that `pdno evaluate` measured for this model and this way of sampling, None if there is none."""
-    path = run / "intervals.safetensors"
-    if not path.exists() or members < FEWEST:
-        return None
-    tensors, metadata = checkpoint.load(path, KIND)
-    if metadata.get("how") != how or metadata.get("model") != digest(run):
-        return None
-    return Conformal.from_arrays({name[7:]: v.numpy() for name, v in tensors.items() if name.startswith("points.")})

@@ -1,8 +1,8 @@
-"""What `pdno predict` does: mean, spread and quantiles of u for new inputs, into a Zarr store.
+"""`pdno predict`: mean, standard deviation and quantiles of u for new inputs, written to a Zarr store.
 
 mean, std, quantile_0.05, …       (sample, channel, *grid)
-novelty, unfamiliar               (sample,): the distance of an input from those learned from, and whether it is flagged
-lower_0.9, upper_0.9              repaired intervals, where `pdno evaluate` has measured the repair
+novelty, is_ood                   (sample,): the novelty score of each input, and whether it is out of distribution
+lower_0.9, upper_0.9              conformal intervals, if `pdno evaluate` has calibrated them
 """
 
 from collections.abc import Callable, Iterable
@@ -14,22 +14,22 @@ import xarray as xr
 from .. import __version__
 from ..data import store
 from ..data.formats import contents
-from ..data.open import memory_allowed, open_chosen
+from ..data.open import open_selected
 from ..data.pairs import Dataset, Pairs
 from ..data.selection import Selection, arrange, pick
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
-from ..evaluation.scoring import FEWEST
+from ..evaluation.scoring import MIN_MEMBERS
 from ..evaluation.streaming import central
 from ..model.prediction import Prediction
 from ..model.saving import load
 from ..model.surrogate import Surrogate
-from .evaluate import digest, intervals
-from .train import config_of, data_of, digest_of
+from ..work.engine import memory_allowed
+from .folder import array_digest, config_of, conformal_of, data_of, model_digest
 
 __all__ = ["predict"]
 
-BLOCK = 8  # inputs of a prediction that are written at once
+BLOCK_INPUTS = 8  # inputs that are predicted and written at a time
 
 
 def predict(
@@ -46,101 +46,117 @@ def predict(
     scalars: str | None = None,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
-    **how: Any,
+    **sampling: Any,
 ) -> xr.Dataset:
-    """Predict into a Zarr store, block by block; the same call goes on with an unfinished one.
+    """Predict into a Zarr store, block by block; the same call resumes an unfinished store.
 
-    The inputs are those of a split of the run's own data or of another store, or the array `a` of any file.
+    Args:
+        run: folder of the run.
+        file: inputs; default: the data of the run.
+        out: store to write.
+        members: number of members for each input.
+        quantiles: levels in [0, 1].
+        seed: of the members.
+        split: of the run's own data or of another store: "train", "validation" or "test".
+        a: array of inputs, in a file of another format.
+        dims: its dimensions.
+        scalars: array of further parameters.
+        device: where to compute.
+        progress: called with the numbers of finished and of all members.
+        sampling: sampling settings of the model, such as steps=20.
+
+    Returns:
+        The store, opened.
+
+    Raises:
+        UserError: if inputs do not fit the model, it is ambiguous which array has them, or `out` holds something else.
     """
     store.check_free(out)
     model = load(run, device=device)
     if members < 2:
-        raise UserError(f"members = {members}: a spread needs at least two")
-    inputs, parameters = _inputs(run, file, split, a, dims, scalars)
-    assert model.frame is not None
-    inputs, parameters = model.frame.inputs(inputs, parameters)
+        raise UserError(f"members = {members}: a standard deviation requires at least two")
+    inputs, parameters = model.spaces.inputs(*_inputs(run, file, split, a, dims, scalars))
     levels = tuple(dict.fromkeys(quantiles))
-    repair = intervals(run, FEWEST if model.deterministic else members, how)
-    ends = () if repair is None else central(repair.level, members)
-    asked = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": digest_of(inputs), **how}
-    asked |= {"model": digest(run), "repair": None if repair is None else digest_of(repair.factor)}
-    plan = _layout(model, len(inputs), levels, repair, {"run": str(run), "version": __version__, **asked})
-    with store.building(out, plan) as partial:
-        for group, first, end in store.blocks(plan):
-            if not store.is_whole(partial, group, first, end):
-                part = inputs[first:end], members, seed, (*levels, *ends)
+    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else members, sampling)
+    bounds = () if conformal is None else central(conformal.level, members)
+    settings = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": array_digest(inputs), **sampling}
+    settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
+    layout = _layout(model, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
+    with store.building(out, layout) as partial:
+        for group, first, end in store.blocks(layout):
+            if not store.is_complete(partial, group, first, end):
+                block = inputs[first:end], members, seed, (*levels, *bounds)
                 s = None if parameters is None else parameters[first:end]
-                p = model.predict(*part, scalars=s, first=first, progress=False, **how)
-                store.write(partial, group, first, _values(p, levels, repair, ends))
+                p = model.predict(*block, scalars=s, first=first, progress=False, **sampling)
+                store.write(partial, group, first, _values(p, levels, conformal, bounds))
             if progress is not None:
                 progress(end * members, len(inputs) * members)
     predicted: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
     return predicted
 
 
-def _values(p: Prediction, levels: tuple[float, ...], repair: Conformal | None, ends: tuple[float, ...]) -> dict[str, Any]:
-    """The arrays of a block by name; fields come last, as their presence shows that a block is whole."""
-    values: dict[str, Any] = {} if p.novelty is None else {"novelty": p.novelty, "unfamiliar": p.unfamiliar}
+def _values(p: Prediction, levels: tuple[float, ...], conformal: Conformal | None, bounds: tuple[float, ...]) -> dict[str, Any]:
+    """Return the arrays of a block by name; fields are last, because their presence marks a block as complete."""
+    values: dict[str, Any] = {} if p.novelty is None else {"novelty": p.novelty, "is_ood": p.is_ood}
     values |= {"mean": p.mean, "std": p.std} | {f"quantile_{q:g}": p.quantiles[q] for q in levels}
-    if repair is not None:
-        low, high = (p.quantiles[q] for q in ends)
-        shape = (-1, *repair.factor.shape)  # channels or none, as the user's u
-        repaired = repair.repair(*(v.reshape(shape) for v in (low, high, p.std)))
-        names = (f"lower_{repair.level:g}", f"upper_{repair.level:g}")
-        values |= {name: end.reshape(p.mean.shape) for name, end in zip(names, repaired, strict=True)}
+    if conformal is not None:
+        low, high = (p.quantiles[q] for q in bounds)
+        shape = (-1, *conformal.factor.shape)  # with a channel axis, which the user's u may lack
+        intervals = conformal.apply(*(v.reshape(shape) for v in (low, high, p.std)))
+        names = (f"lower_{conformal.level:g}", f"upper_{conformal.level:g}")
+        values |= {name: bound.reshape(p.mean.shape) for name, bound in zip(names, intervals, strict=True)}
     return values
 
 
 def _layout(
-    model: Surrogate, count: int, levels: tuple[float, ...], repair: Conformal | None, provenance: dict[str, Any]
+    model: Surrogate, count: int, levels: tuple[float, ...], conformal: Conformal | None, provenance: dict[str, Any]
 ) -> store.Layout:
-    frame = model.fitted()
-    shape = frame.u_shape if frame.channel else frame.u_shape[1:]
-    dims = ("sample", *(["channel"] if frame.channel else []), *frame.axes)
+    """Return the arrays of the store, with their descriptions."""
+    spaces = model.spaces
+    shape = spaces.u_shape if spaces.channel else spaces.u_shape[1:]
+    dims = ("sample", *(["channel"] if spaces.channel else []), *spaces.axes)
     names = {"mean": "mean of the members", "std": "standard deviation of the members"}
     names |= {f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in levels}
-    if repair is not None:
-        held = f"repaired {100 * repair.level:g} % interval (conformal, {repair.samples} held-out pairs)"
-        names |= {f"{end}_{repair.level:g}": f"{end} end of the {held}" for end in ("lower", "upper")}
-    arrays = {name: store.Spec(shape, frame.dtype, dims, meaning) for name, meaning in names.items()}
+    if conformal is not None:
+        interval = f"conformal {100 * conformal.level:g} % interval ({conformal.samples} calibration pairs)"
+        names |= {f"{bound}_{conformal.level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
+    arrays = {name: store.Spec(shape, spaces.dtype, dims, description) for name, description in names.items()}
     if model.novelty is not None:
-        distance, flag = (
-            "distance of the input from those learned from, 1 is the limit",
-            "novelty above 1: do not trust the rest",
-        )
-        arrays["novelty"] = store.Spec((), "float64", ("sample",), distance)
-        arrays["unfamiliar"] = store.Spec((), "bool", ("sample",), flag)
-    return store.Layout({"": count}, {"": arrays}, {"": frame.coordinates}, {"pdno": provenance}, BLOCK)
+        score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
+        arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
+        arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
+    return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
 
 
 def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str | None, scalars: str | None) -> tuple[Any, Any]:
-    """The inputs to predict for, and their scalars."""
+    """Return the inputs to predict for, and their scalars."""
     config = config_of(run).data
     if a is None and (file is None or file.resolve() == Path(config.file).resolve()):
-        return _of(data_of(run), split)
-    assert file is not None or a is not None
+        return _split_inputs(data_of(run), split)
     path = Path(config.file) if file is None else file
     if store.is_store(path):
         if a or dims or scalars:
-            raise UserError(f"{path} is a store of pdno and knows its arrays; give no names")
-        data = open_chosen(path, None)
-        return _of(data, split if split != "test" or len(data.test) else "train")
-    found = contents(path, memory_allowed())
+            raise UserError(f"{path} is a store of pdno, whose arrays are recorded; omit --a, --dims and --scalars")
+        data = open_selected(path, None)
+        return _split_inputs(data, split if split != "test" or len(data.test) else "train")
+    file_contents = contents(path, memory_allowed())
+    names = file_contents.entries
     recorded = {name: config.options.get(name) for name in ("a", "scalars", "dims")}
-    name = a or (recorded["a"] if recorded["a"] in found.entries else None)
-    if name is None and len(found.entries) == 1:
-        name = next(iter(found.entries))
+    name = a or (recorded["a"] if recorded["a"] in names else None)
+    if name is None and len(names) == 1:
+        name = next(iter(names))
     if name is None:
-        raise UserError(f"which array of {path.name} holds the inputs? It has {', '.join(found.entries)}; name it with --a")
-    s = scalars or (recorded["scalars"] if recorded["scalars"] in found.entries else None)
-    spoken = dims or recorded["dims"]
-    values = pick(found, name)
-    if spoken is not None:
-        values = arrange(values, Selection(name, name, spoken).dims_of("a"), name)[0]
-    return values, None if s is None else pick(found, s)
+        raise UserError(f"which array of {path.name} holds the inputs? It has {', '.join(names)}; name it with --a")
+    s = scalars or (recorded["scalars"] if recorded["scalars"] in names else None)
+    dimensions = dims or recorded["dims"]
+    values = pick(file_contents, name)
+    if dimensions is not None:
+        values = arrange(values, Selection(name, name, dimensions).dims_of("a"), name)[0]
+    return values, None if s is None else pick(file_contents, s)
 
 
-def _of(data: Dataset, split: str) -> tuple[Any, Any]:
+def _split_inputs(data: Dataset, split: str) -> tuple[Any, Any]:
+    """Return inputs and scalars of a split."""
     pairs: Pairs | None = data.splits().get(split)
     if not pairs:
         there = ", ".join(name for name, p in data.splits().items() if len(p))

@@ -1,4 +1,4 @@
-"""Rows of `results.json`: a number each, with everything that is needed to make it again.
+"""Rows of `results.json`: one number each, with all that is needed to reproduce it.
 
 {"schema": 1, "rows": [{"test": "darcy", "method": "pdno", "grid": "64x64", …, "metric": "mrle", "value": 0.0046, …}]}
 """
@@ -14,38 +14,38 @@ import numpy as np
 from .. import __version__
 from ..errors import UserError
 from ..work.engine import cores
-from ..work.whole import replacing
+from ..work.files import replacing
 
-__all__ = ["MEANING", "machine", "paper", "plain", "read", "row", "write"]
+__all__ = ["DESCRIPTIONS", "FIELDS", "machine", "paper", "plain", "read", "renamed_trial", "row", "write"]
 
 SCHEMA = 1
 
-MEANING = {  # of the metrics of `pdno evaluate`, in the order of its table
+DESCRIPTIONS = {  # metrics of `pdno evaluate`, in the order of its table
     "mrle": "relative L2 error of the mean",
-    "mrle_fair": "the same for very many members, estimated",
+    "mrle_debiased": "relative L2 error, corrected for finite ensemble size",
     "mrle_member": "relative L2 error of one member",
-    "mrle_ignoring_a": "relative L2 error of the training mean",
+    "mrle_unconditional": "relative L2 error of the mean training output",
     "rmse": "root mean square error of the mean",
     "crps": "fair CRPS",
-    "crps_ignoring_a": "fair CRPS of training outputs",
+    "crps_unconditional": "fair CRPS of training outputs as ensemble",
     "energy_score": "fair energy score, root-mean-square norm",
-    "nll": "negative log-likelihood of a Gaussian, a point",
-    "spectral_distance": "log10 distance of power spectra",
+    "nll": "Gaussian negative log-likelihood per point",
+    "spectral_distance": "log10 distance between power spectra",
     "mean_std": "standard deviation of the members",
     "mstd": "MSTD as printed in the paper",
-    "std_over_noise": "standard deviation over that of the noise",
-    "coverage_50": "observations inside 50 % intervals",
-    "coverage_90": "observations inside 90 % intervals",
-    "coverage_95": "observations inside 95 % intervals",
-    "width_90": "width of 90 % intervals",
-    "spread_skill": "spread over error, √(1+1/M) included",
-    "coverage_90_repaired": "observations inside repaired 90 % intervals",
-    "width_90_repaired": "width of repaired 90 % intervals",
-    "fields_90_repaired": "whole fields inside repaired 90 % bands",
-    "residual_mean": "residual of the equation, of the mean",
-    "residual_member": "residual of the equation, of one member",
-    "residual_u": "residual of the equation, of the clean outputs",
-    "unfamiliar": "inputs flagged as unlike the training inputs",
+    "std_noise_ratio": "standard deviation of the members / of the noise",
+    "coverage_50": "coverage of 50 % intervals",
+    "coverage_90": "coverage of 90 % intervals",
+    "coverage_95": "coverage of 95 % intervals",
+    "width_90": "mean width of 90 % intervals",
+    "spread_skill": "spread–skill ratio, with √(1+1/M)",
+    "coverage_90_conformal": "coverage of conformal 90 % intervals",
+    "width_90_conformal": "mean width of conformal 90 % intervals",
+    "band_coverage_90_conformal": "coverage of simultaneous conformal 90 % bands",
+    "residual_mean": "relative residual of the equation, mean",
+    "residual_member": "relative residual of the equation, one member",
+    "residual_u": "relative residual of the equation, clean outputs",
+    "ood_fraction": "fraction of out-of-distribution inputs",
 }
 
 FIELDS = (
@@ -68,7 +68,29 @@ FIELDS = (
     "version",
 )
 
-PAPER = {  # the paper's PDNO on noise-free data: MRLE and MSTD
+OLD_METRICS = {  # old name → new name
+    "mrle_fair": "mrle_debiased",
+    "mrle_ignoring_a": "mrle_unconditional",
+    "crps_ignoring_a": "crps_unconditional",
+    "std_over_noise": "std_noise_ratio",
+    "coverage_90_repaired": "coverage_90_conformal",
+    "width_90_repaired": "width_90_conformal",
+    "fields_90_repaired": "band_coverage_90_conformal",
+    "unfamiliar": "ood_fraction",
+    "time_over_budget": "budget_fraction",
+    "accused": "rejection_rate",
+}
+OLD_METADATA = {  # likewise
+    "held": "calibration_pairs",
+    "alarm": "novelty_alpha",
+    "mrle_spread": "relative_spread",
+    "learned": "training_file",
+    "said": "fit_summary",
+    "trials": "leaderboard",
+}
+OLD_TRIAL = {"taken": "selected", "note": "description"}  # likewise
+
+PAPER = {  # MRLE and MSTD of PDNO in the paper, for noise-free data
     ("darcy", "64x64"): (0.0046, 5.08e-7),
     ("darcy", "128x128"): (0.0022, 3.52e-7),
     ("darcy", "256x256"): (0.0037, 1.21e-5),
@@ -81,52 +103,72 @@ PAPER = {  # the paper's PDNO on noise-free data: MRLE and MSTD
 }
 
 
-def row(metric: str, value: float | np.floating[Any], **known: Any) -> dict[str, Any]:
-    """A row with all its fields; those that are not known are None.
+def row(metric: str, value: float | np.floating[Any], **fields: Any) -> dict[str, Any]:
+    """Return a row with all its fields; None for those not given.
+
+    Args:
+        metric: name of the number.
+        value: the number; None in the row if it is NaN or infinite.
+        fields: other fields of the row.
 
     >>> row("mrle", 0.5, test="mine")["value"]
     0.5
     """
-    unknown = set(known) - set(FIELDS)
+    unknown = set(fields) - set(FIELDS)
     if unknown:
         raise UserError(f"a row of results has no field {min(unknown)!r}; it has {', '.join(FIELDS)}")
-    given = {"version": __version__, **known, "metric": metric, "value": _number(value)}
+    given = {"version": __version__, **fields, "metric": metric, "value": _number(value)}
     return {name: _number(given[name]) if isinstance(given.get(name), float) else given.get(name) for name in FIELDS}
 
 
 def paper(test: str, grid: str, noise: str, metric: str) -> float | None:
-    """What the paper's PDNO has in its tables, None if it is not in one."""
-    found = PAPER.get((test, grid)) if noise == "none" else None
-    return dict(zip(("mrle", "mstd"), found, strict=True)).get(metric) if found else None
+    """Return the value for PDNO in the tables of the paper; None if there is none."""
+    values = PAPER.get((test, grid)) if noise == "none" else None
+    return dict(zip(("mrle", "mstd"), values, strict=True)).get(metric) if values else None
 
 
 def machine() -> dict[str, Any]:
-    """The kind of machine that times belong to."""
+    """Return processor and number of cores, to which times refer."""
     return {"processor": platform.processor() or platform.machine(), "cores": cores()}
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], **more: Any) -> None:
-    """Write a file of results, whole or not at all."""
+    """Write a file of results atomically; `more` has further top-level keys."""
     text = json.dumps({"schema": SCHEMA, **more, "rows": list(rows)}, indent=1, ensure_ascii=False, allow_nan=False)
     with replacing(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A file of results."""
+    """Return the contents of a file of results; old names are replaced by new ones."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is not a file of results ({error}); `pdno evaluate RUN` writes it anew") from None
-    if not isinstance(found, dict) or not isinstance(found.get("rows"), list):
-        raise UserError(f"{path} is not a file of results: it has no rows; `pdno evaluate RUN` writes it anew")
-    if found.get("schema") != SCHEMA:
-        raise UserError(f"{path} has schema {found.get('schema')}, this version reads schema {SCHEMA}; update pdno")
-    return found
+        raise UserError(f"{path} is not a file of results ({error}); run `pdno evaluate RUN` again") from None
+    if not isinstance(contents, dict) or not isinstance(contents.get("rows"), list):
+        raise UserError(f"{path} is not a file of results: it has no rows; run `pdno evaluate RUN` again")
+    if contents.get("schema") != SCHEMA:
+        raise UserError(f"{path} has schema {contents.get('schema')}, this version reads schema {SCHEMA}; update pdno")
+    return _renamed(contents)
+
+
+def _renamed(contents: dict[str, Any]) -> dict[str, Any]:
+    """Replace old names of metrics and keys."""
+    rows = [{**row, "metric": OLD_METRICS.get(row["metric"], row["metric"])} for row in contents["rows"]]
+    if (metadata := contents.pop("facts", None)) is not None:
+        metadata = {OLD_METADATA.get(key, key): value for key, value in metadata.items()}
+        metadata["leaderboard"] = [renamed_trial(trial) for trial in metadata.get("leaderboard", ())]
+        contents["metadata"] = metadata
+    return {**contents, "rows": rows}
+
+
+def renamed_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace old keys of a candidate for the mean model."""
+    return {OLD_TRIAL.get(key, key): value for key, value in trial.items()}
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: what is NaN or infinite becomes None."""
+    """Return a value as JSON types; None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -135,5 +177,5 @@ def plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """A number that JSON knows; None for what is NaN or infinite."""
+    """Return a number for JSON; None for NaN and infinity."""
     return float(value) if np.isfinite(value) else None

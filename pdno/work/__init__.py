@@ -1,1 +1,5 @@
-"""Where work is done and what survives a `kill -9`: processes, files, progress."""
+"""Processes, files, saved states and progress bars; no mathematics."""
+
+from .. import lazy_submodules
+
+__getattr__ = lazy_submodules(__name__)

@@ -1,39 +1,40 @@
-"""A checkpoint: tensors and metadata in one safetensors file that is whole or not there, and says when it is damaged.
+"""A checkpoint: tensors and metadata in one safetensors file that is complete or absent, and in which any damage is detected.
 
     8 bytes              length of the header
-    header               JSON: of each tensor its name, type, shape and place, and under "__metadata__" one key "pdno":
-                         {"sha256": …, "version": 1, "kind": "model", "metadata": {…}}, itself JSON as a text
+    header               JSON: name, type, shape and position of each tensor, and under "__metadata__" one key "pdno":
+                         {"sha256": …, "version": 2, "kind": "model", "metadata": {…}}, itself a string with JSON
     data                 bytes of all tensors
 
-The sha256 is that of the whole file, with zeros in the place of its own 64 digits: a flipped bit anywhere is noticed. The
-same content makes the same bytes (safetensors writes several keys of metadata in random order, hence the one). Every future
-version keeps this envelope, so that a damaged file and a newer one can be told apart.
+The sha256 is that of the whole file, with zeros in place of its own 64 digits, so that a flipped bit anywhere is detected.
+Equal content gives equal bytes: safetensors writes several keys of metadata in random order, hence the single key. Every future
+version keeps this envelope, so that a damaged file can be distinguished from a newer one.
 
-A file comes to be under the name ``NAME.partial``, is brought to the disk and then gets its name: whoever is killed, whenever,
-leaves a valid file under the name, or under ``NAME.previous`` if that one is kept.
+Files are written by `pdno.work.files.replacing`: a process that is killed at any moment leaves a valid file under NAME, or
+under NAME.previous if the previous file is kept.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from glob import escape
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 
 from ..errors import UserError
+from .files import previous_path, replacing
+from .state import State, flatten, unflatten
 
-__all__ = ["VERSION", "latest", "load", "save"]
+__all__ = ["VERSION", "latest", "load", "load_state", "save", "save_state"]
 
-VERSION = 1
-HEADER_BYTES = 2**23  # at most
-ZEROS = b"0" * 64
+VERSION = 2  # of the format; files of any other version are refused
+HEADER_BYTES = 2**23  # longest header that is read: a forged length must not fill the memory
+ZEROS = b"0" * 64  # in place of the digest while it is computed
 
 ENVELOPE = {"sha256": str, "version": int, "kind": str, "metadata": dict}
 
@@ -48,38 +49,36 @@ class Damaged(UserError):
 def save(
     path: Path, kind: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any], previous: bool = False
 ) -> None:
-    """Write a checkpoint in the place of the one that is there, which stays whole if anything fails (OSError).
+    """Write a checkpoint; the file that it replaces stays intact if anything fails.
 
     One process at a time may write to a path.
 
     Args:
         path: of the file.
-        kind: what it is, such as "model", so that `load` can tell it from others.
+        kind: what the file holds, such as "model"; `load` compares it.
         tensors: by name, on any device.
-        metadata: anything that JSON can hold.
-        previous: keep the file that was there as NAME.previous.
+        metadata: anything that JSON can represent.
+        previous: keep the replaced file as NAME.previous.
+
+    Raises:
+        OSError: if the file cannot be written.
     """
     parts = _sealed(kind, tensors, metadata)
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        with open(temporary, "wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        if previous and path.exists():
-            os.replace(path, _previous(path))
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path, sync=True, previous=previous) as partial, open(partial, "wb") as file:
+        file.writelines(parts)
 
 
 def load(path: Path, kind: str) -> Content:
-    """Tensors, on the CPU, and metadata of a checkpoint of this kind.
+    """Read a checkpoint of this kind.
 
-    No code in the file is run. What it declares is compared with its length first, so memory stays below twice that length.
+    No code in the file is run. The lengths that it declares are compared with the file's own first, so that memory stays below
+    twice that length.
+
+    Returns:
+        Tensors by name, on the CPU, and metadata.
+
+    Raises:
+        UserError: if there is no such file, or it is damaged, of another kind or of another version.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist, expected a file written by pdno that holds a {kind!r}; check the name")
@@ -88,59 +87,73 @@ def load(path: Path, kind: str) -> Content:
     data, envelope = _read(path)
     if envelope["version"] > VERSION:
         raise UserError(f"{path} has format version {envelope['version']}, this version reads {VERSION}; update pdno")
+    if envelope["version"] < VERSION:
+        raise UserError(
+            f"{path} has format version {envelope['version']}, written by an earlier development version of pdno; this version "
+            f"reads {VERSION}: train it again, into a new folder"
+        )
     if envelope["kind"] != kind:
         raise UserError(f"{path} holds a {envelope['kind'][:50]!r}, expected a {kind!r}; give the path of a {kind!r}")
     try:
         return safetensors.load(data), envelope["metadata"]
-    except (SafetensorError, KeyError, TypeError, RuntimeError) as error:  # somebody sealed what safetensors did not write
+    except (SafetensorError, KeyError, TypeError, RuntimeError) as error:  # a valid digest, but not written by safetensors
         raise _damaged(path, "its tensors are not described correctly") from error
 
 
-def latest(path: Path, kind: str, tell: Callable[[str], None]) -> Content | None:
-    """The newest valid checkpoint to go on from: NAME, or else NAME.previous; None if neither is there.
+def save_state(path: Path, kind: str, state: State, previous: bool = False) -> None:
+    """Write a tree of settings and arrays; arguments as in `save`."""
+    arrays, metadata = flatten(state)
+    tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in arrays.items()}
+    save(path, kind, tensors, metadata, previous)
 
-    A damaged one is set aside as NAME.damaged, and `tell` is told. A file of another kind or of a newer version is not damaged,
-    and refused. If all are damaged, going on is refused until somebody has looked at them and deleted them.
+
+def load_state(path: Path, kind: str) -> State:
+    """Read what `save_state` wrote; exceptions as in `load`."""
+    tensors, metadata = load(path, kind)
+    try:
+        return unflatten({name: tensor.numpy() for name, tensor in tensors.items()}, metadata)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _damaged(path, "its content is not described correctly") from error
+
+
+def latest(path: Path, kind: str, report: Callable[[str], None]) -> Content | None:
+    """Read the newest valid checkpoint, from which a run resumes: NAME, else NAME.previous.
+
+    A damaged file is renamed to NAME.damaged, and `report` is called with a message. A file of another kind or another version
+    is not damaged, and refused.
+
+    Returns:
+        Tensors and metadata; None if neither file exists.
+
+    Raises:
+        UserError: if all files are damaged. They must be deleted before training can start again.
     """
-    for candidate in filter(Path.exists, (path, _previous(path))):
+    for candidate in filter(Path.exists, (path, previous_path(path))):
         try:
             return load(candidate, kind)
         except Damaged as error:
-            tell(f"{error} (set aside as {_set_aside(candidate).name})")
-    damaged = [bad for name in (path, _previous(path)) for bad in sorted(path.parent.glob(f"{escape(name.name)}.damaged*"))]
+            report(f"{error} (renamed to {_rename_damaged(candidate).name})")
+    damaged = [bad for name in (path, previous_path(path)) for bad in sorted(path.parent.glob(f"{escape(name.name)}.damaged*"))]
     if damaged:
         names = ", ".join(bad.name for bad in damaged)
-        raise UserError(f"no checkpoint at {path} is valid, {names} are damaged; delete them to start anew")
+        raise UserError(f"no checkpoint at {path} is valid, {names} are damaged; delete them to start again from the beginning")
     return None
 
 
-def _previous(path: Path) -> Path:
-    return path.with_name(path.name + ".previous")
-
-
-def _set_aside(path: Path) -> Path:
-    """Rename to the first of NAME.damaged, NAME.damaged.2, … that is free."""
+def _rename_damaged(path: Path) -> Path:
+    """Rename to the first of NAME.damaged, NAME.damaged.2, … that does not exist."""
     names = (path.name + ".damaged" + ("" if i == 1 else f".{i}") for i in count(1))
     free = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     return path.rename(free)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Bring the folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _sealed(kind: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> tuple[Bytes, Bytes, Bytes]:
-    """The file's bytes: what comes before the digest, the digest, and what comes after."""
-    copies = {  # dense and apart from each other, as safetensors wants them
+    """Return the file's bytes: those before the digest, the digest, and those after it."""
+    copies = {  # dense and without shared memory, as safetensors requires
         name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
     ordered = json.loads(json.dumps(metadata, sort_keys=True))
-    # The digest comes first, so that nothing in the metadata can be taken for it.
+    # The digest comes first, so that nothing in the metadata can be mistaken for it.
     envelope = {"sha256": ZEROS.decode(), "version": VERSION, "kind": kind, "metadata": ordered}
     data = safetensors.save(copies, {"pdno": json.dumps(envelope, separators=(",", ":"))})
     if (length := int.from_bytes(data[:8], "little")) > HEADER_BYTES:
@@ -153,13 +166,13 @@ def _sealed(kind: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[st
 
 
 def _around(data: bytes, digest: bytes) -> tuple[memoryview, memoryview]:
-    """What comes before the digest and what comes after it."""
+    """Return the bytes before the digest and those after it."""
     place = data.index(digest)
     return memoryview(data)[:place], memoryview(data)[place + len(digest) :]
 
 
 def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """The file's bytes, which are those that were written, and its envelope."""
+    """Return the file's bytes, whose digest is correct, and its envelope."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -168,10 +181,10 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
         file.seek(8)
         text = file.read(length)
         if len(text) < length:
-            raise _damaged(path, f"it is cut off, at {size:,} bytes")
-        end, envelope = _understood(path, text)
+            raise _damaged(path, f"it is truncated, at {size:,} bytes")
+        end, envelope = _parsed(path, text)
         if size != 8 + length + end:
-            raise _damaged(path, f"it is {'cut off' if size < 8 + length + end else 'too long'}, at {size:,} bytes")
+            raise _damaged(path, f"it is {'truncated' if size < 8 + length + end else 'too long'}, at {size:,} bytes")
         file.seek(0)
         data = file.read(size)
     digest = envelope["sha256"].encode("ascii", "replace")
@@ -180,8 +193,8 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     return data, envelope
 
 
-def _understood(path: Path, text: bytes) -> tuple[int, dict[str, Any]]:
-    """Of a header: where its last tensor ends in the data, and the envelope."""
+def _parsed(path: Path, text: bytes) -> tuple[int, dict[str, Any]]:
+    """Return, from a header, the position in the data where the last tensor ends, and the envelope."""
     try:
         header = json.loads(text)
         envelope = json.loads(header.pop("__metadata__")["pdno"])
@@ -195,7 +208,7 @@ def _understood(path: Path, text: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def _digest(data: bytes, declared: bytes) -> bytes:
-    """The sha256 of the file with zeros in the place of the declared one."""
+    """Return the sha256 of the file with zeros in place of the declared one."""
     before, after = _around(data, declared)
     digest = sha256(before)
     digest.update(ZEROS)
@@ -208,4 +221,4 @@ def _foreign(path: Path, reason: str) -> Damaged:
 
 
 def _damaged(path: Path, reason: str) -> Damaged:
-    return Damaged(f"{path} is damaged: {reason}; copy or make it again")
+    return Damaged(f"{path} is damaged: {reason}; copy or create it again")

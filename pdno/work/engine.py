@@ -1,4 +1,4 @@
-"""Where work is done: in this process, in several, or on a cluster. The only file that knows the engines."""
+"""Resources and engines: cores, memory and devices; work in this process, in several, or on a cluster."""
 
 import os
 import pickle
@@ -15,35 +15,52 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import UserError, nearest
 
-__all__ = ["cores", "fabric", "is_first", "run"]
+__all__ = ["cores", "fabric", "is_first", "memory_allowed", "run"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+DEVICES = ("auto", "cpu", "cuda", "mps", "gpu")
+PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+POOLS = 3  # pools of workers that may break before the work is given up
+
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def memory_allowed() -> int:
+    """Return the bytes that arrays may occupy: half of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def is_first() -> bool:
-    """Whether this is the first (or only) process of a distributed run."""
+    """Return whether this is the first (or only) process of a distributed run."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
 
 
-PRECISIONS = ("32-true", "64-true", "bf16-mixed")
-DEVICES = ("auto", "cpu", "cuda", "mps", "gpu")
-
-
 def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -> Any:
-    """Device, precision and processes of a training run (lightning-fabric), launched.
+    """Launch the device, precision and processes of a training run.
 
-    `devices` > 1 starts as many processes on this machine. Under torchrun, which may span several machines, there are as
-    many as it started.
+    Args:
+        device: one of DEVICES; "auto" takes a GPU if there is one.
+        devices: number of processes to start on this machine; ignored under torchrun, which has started them, possibly on
+            several machines.
+        precision: one of PRECISIONS.
+
+    Returns:
+        A `lightning_fabric.Fabric`.
+
+    Raises:
+        UserError: if an argument is unknown, or this machine does not have the device.
     """
-    for what, value, known in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
-        if value not in known:
-            raise UserError(f"{what} {value!r} is unknown; {nearest(value, known)}")
+    for setting, value, allowed in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
+        if value not in allowed:
+            raise UserError(f"{setting} {value!r} is unknown; {nearest(value, allowed)}")
     if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
         raise UserError(f"devices = {devices!r}: expected a whole number of at least 1")
     from lightning_fabric import Fabric
@@ -52,7 +69,7 @@ def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -
     local = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", local)) // local
     try:
-        made = Fabric(
+        engine = Fabric(
             accelerator=device,
             devices=local,
             num_nodes=nodes,
@@ -61,26 +78,32 @@ def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         raise UserError(f"this machine cannot train on {local} × {device!r}: {error}") from None
-    made.launch()
-    return made
+    engine.launch()
+    return engine
 
 
 def run(
     function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, scheduler: str | None = None
 ) -> Generator[tuple[Task, Result]]:
-    """(task, function(task)) for every task, as they are done.
+    """Compute function(task) for every task, with one thread each.
 
-    One worker works in this process; more are processes of their own, and one that dies is replaced; with `scheduler`
-    (the address of a Dask scheduler, ``tcp://…``) the cluster works. Each task has one thread, whoever does it.
+    Args:
+        function: of one task.
+        tasks: to compute.
+        workers: one computes in this process; more are separate processes, and one that dies is replaced.
+        scheduler: address of a Dask scheduler, ``tcp://…``, to compute on a cluster instead.
+
+    Yields:
+        (task, function(task)), in the order of completion.
     """
-    alone = partial(_one_thread, function)
+    single = partial(_one_thread, function)
     if scheduler is not None:
-        yield from _on_cluster(alone, tasks, scheduler)
+        yield from _on_cluster(single, tasks, scheduler)
     elif workers > 1 and len(tasks) > 1:
-        yield from _in_processes(alone, list(tasks), min(workers, len(tasks)))
+        yield from _in_processes(single, list(tasks), min(workers, len(tasks)))
     else:
         for task in tasks:
-            yield task, alone(task)
+            yield task, single(task)
 
 
 def _one_thread(function: Callable[[Task], Result], task: Task) -> Result:
@@ -89,14 +112,14 @@ def _one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 def _in_processes(
-    function: Callable[[Task], Result], pending: list[Task], workers: int, deaths: int = 3
+    function: Callable[[Task], Result], pending: list[Task], workers: int, attempts: int = POOLS
 ) -> Generator[tuple[Task, Result]]:
     try:
-        pickle.dumps(function)  # a pool that finds out by itself hangs
+        pickle.dumps(function)  # a pool that meets the error itself hangs
     except Exception as error:
         raise UserError(
-            f"this work cannot be sent to other processes ({error}); take one worker, or define equation and noise at the "
-            "top of a module, not as a lambda or inside a function"
+            f"this work cannot be sent to other processes ({error}); use one worker, or define equation and noise at the "
+            "top level of a module, not as a lambda or inside a function"
         ) from None
     # Spawned, not forked: a fork would copy locks held by other threads, and open files.
     while pending:
@@ -110,30 +133,30 @@ def _in_processes(
                 yield futures[future], result
             finished = True
         except BrokenProcessPool:
-            deaths -= 1
-            if deaths == 0:
+            attempts -= 1
+            if attempts == 0:
                 raise UserError(
-                    f"workers ended again and again with {len(pending)} blocks to go: for want of memory (take fewer workers), "
-                    'or in a script without the usual `if __name__ == "__main__":`'
+                    f"workers died repeatedly with {len(pending)} blocks left: there is too little memory (use fewer workers), "
+                    'or the script lacks the usual `if __name__ == "__main__":`'
                 ) from None
         finally:
-            if not finished:  # interrupted: what workers are at need not be waited for, blocks are written whole or not at all
+            if not finished:  # interrupted: no need to wait for workers, since blocks are written completely or not at all
                 for process in list((pool._processes or {}).values()):
                     process.kill()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent has ended, however it ended."""
+    """Ignore Ctrl-C, which the parent handles, and exit when the parent has ended for whatever reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
-    def follow() -> None:
+
+def _exit_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
         parent.join()
         os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
 
 
 def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str) -> Generator[tuple[Task, Result]]:
@@ -141,7 +164,9 @@ def _on_cluster(function: Callable[[Task], Result], tasks: Sequence[Task], sched
         from distributed import Client
         from distributed import as_completed as completed
     except ImportError:
-        raise UserError("a scheduler was named, but Dask is not installed; pip install 'pdno[cluster]'") from None
+        raise UserError(
+            "a scheduler was named, but Dask is not installed; install it with pip install 'pdno[cluster]'"
+        ) from None
     try:
         client = Client(scheduler, timeout="10s")
     except (OSError, TimeoutError, ValueError) as error:

@@ -11,7 +11,15 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar(title: str, unit: str) -> Iterator[Callable[..., None]]:
-    """A function of (done, total, note="") that moves a bar with count, time, time left and the note."""
+    """Show a bar with count, elapsed time, remaining time and a note.
+
+    Args:
+        title: text before the bar.
+        unit: what is counted, in the plural.
+
+    Yields:
+        A function of (done, total, note="") that updates the bar.
+    """
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),

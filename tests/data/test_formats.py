@@ -1,4 +1,4 @@
-"""Arrays go through every format and come back bit for bit; files that are not what they say are named."""
+"""Arrays are written and read back unchanged in every format; wrong files are named in the error."""
 
 import json
 import pickle
@@ -37,7 +37,7 @@ arrays = some.arrays(
 
 
 def everything() -> dict[str, np.ndarray]:
-    """An array of each dtype and number of axes."""
+    """Return an array of each dtype and number of axes."""
     rng = np.random.default_rng(0)
     made = {}
     for i, dtype in enumerate(DTYPES):
@@ -98,19 +98,19 @@ def test_round_trip_through_a_child(folder, suffix, in_process) -> None:
 
 @pytest.fixture
 def in_process(monkeypatch) -> None:
-    """The child's work in this process, for a test of many reads; others show the child itself."""
+    """Run the child's program in this process, for tests of many reads; other tests start the child itself."""
 
     def run(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
         child.serve(Path(command[-2]), json.loads(command[-1]))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(child, "set_limits", lambda room, seconds: None)
+    monkeypatch.setattr(child, "set_limits", lambda memory, seconds: None)
     monkeypatch.setattr(subprocess, "run", run)
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".pt", ".h5"])
 def test_the_child_itself(folder, suffix) -> None:
-    """The values come from another process: the one that asks never loads torch."""
+    """The values are read by another process: this one never imports torch."""
     write(folder / f"u{suffix}", {"u": np.arange(12.0).reshape(3, 4)})
     code = (
         "import sys, pdno.data.formats as f; e = f.contents(sys.argv[1]).entries['u']; print(e.read(slice(1, 2)), *sys.modules)"
@@ -132,8 +132,8 @@ def test_rows(folder, suffix, in_process) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_what_other_programs_write(folder, dtype, order, in_process) -> None:
-    """Big-endian and Fortran order as they lie in the files, compressed and chunked."""
+def test_files_of_other_programs(folder, dtype, order, in_process) -> None:
+    """Big-endian and Fortran order as stored by other programs, compressed and chunked."""
     u = np.asarray(np.random.default_rng(0).integers(0, 2, (7, 3, 2)), dtype=dtype, order=order)
     np.save(folder / "u.npy", u)
     np.savez(folder / "stored.npz", u=u)
@@ -153,7 +153,7 @@ def test_what_other_programs_write(folder, dtype, order, in_process) -> None:
 
 
 def write_v73(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """The way MATLAB does: a user block, axes reversed, classes as attributes."""
+    """Write a file as MATLAB does: a user block, axes reversed, classes as attributes."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, values in arrays.items():
             values = np.atleast_2d(values)
@@ -189,7 +189,7 @@ def test_mat_v5_equals_v73(folder, in_process) -> None:
     assert seven.notes == ("'label' is of MATLAB class char", "'settings' is of MATLAB class struct, stored as a group")
 
 
-def test_what_is_not_numeric_is_passed_over(folder, in_process) -> None:
+def test_arrays_that_are_not_numeric_are_skipped(folder, in_process) -> None:
     u, z = np.ones((2, 2)), np.ones((2, 2), complex)
     record = np.zeros(2, "i4, f8")
     np.savez(folder / "a.npz", u=u, z=z, s=np.array(["a"]), r=record, o=np.array([{}, 1], object))
@@ -281,7 +281,7 @@ def test_write_never_overwrites_and_leaves_nothing_half_done(folder) -> None:
     [
         ("u.npy", {"u": np.zeros(1), "v": np.zeros(1)}, "one array and 2 were given"),
         ("u.npz", {}, "at least one"),
-        ("u.csv", {"u": np.zeros(1)}, "Known: .npz"),
+        ("u.csv", {"u": np.zeros(1)}, "expected one of .npz"),
         ("no/u.npz", {"u": np.zeros(1)}, "does not exist"),
         ("u.h5", {"../u": np.zeros(1)}, "cannot be the name"),
         ("u.h5", {"u": np.zeros(1), "u/v": np.zeros(1)}, "of an array and of a group"),
@@ -289,7 +289,7 @@ def test_write_never_overwrites_and_leaves_nothing_half_done(folder) -> None:
         ("u.npz", {"u": np.array(["a"])}, "only bool, integer and real"),
     ],
 )
-def test_what_cannot_be_written(folder, name, arrays, words) -> None:
+def test_arrays_that_cannot_be_written_are_refused(folder, name, arrays, words) -> None:
     with pytest.raises(UserError, match=words):
         write(folder / name, arrays)
 
@@ -320,7 +320,7 @@ def test_wrong_files_are_named(folder) -> None:
     assert "looks like an HDF5 file (.h5); .mat stands for a MATLAB file or a MATLAB v7.3 file" in message("u.mat")
     assert "looks like a Python pickle, which could run code and is never opened" in message("p.npz")
     assert "looks like text" in message("t.h5")
-    assert "none of the kinds" in message("b.h5")
+    assert "a file of no supported format" in message("b.h5")
     assert "is empty" in message("e.nc")
     assert "is a folder, and .npy stands for a file" in message("d.npy")
     assert "without Zarr metadata" in message("d.zarr")
@@ -332,7 +332,7 @@ def test_wrong_files_are_named(folder) -> None:
 
 
 def test_entries_go_to_other_processes(folder, in_process) -> None:
-    """They hold no open file."""
+    """Entries can be pickled, since they have no open file."""
     for suffix in QUICK:
         write(folder / f"u{suffix}", {"u": np.arange(3.0)})
         entry = pickle.loads(pickle.dumps(contents(folder / f"u{suffix}").entries["u"]))

@@ -1,4 +1,4 @@
-"""The generator: what its pairs are, every way of writing them, own equations and noise, mistakes."""
+"""Generated pairs, every way of writing them, own equations and noise, and invalid arguments."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from tests.helpers import digest
 SMALL = Darcy(points=8)
 
 
-def test_pairs_are_what_they_say() -> None:
+def test_pairs_are_those_of_equation_and_noise() -> None:
     noise = Gaussian(0.01)
     data = pdno.generate(SMALL, train=6, test=3, noise=noise, seed=5)
     a = SMALL.sample_input(6, seed=5)
@@ -105,7 +105,7 @@ def test_a_part_of_a_data_set_is_saved_as_it_is(tmp_path) -> None:
     np.testing.assert_array_equal(pdno.open(tmp_path / "part.zarr").train.u, data.train.u[:6])
 
 
-def test_numpy_numbers_will_do(tmp_path) -> None:
+def test_numpy_numbers_are_accepted(tmp_path) -> None:
     plain = pdno.generate(Darcy(points=8, a_low=4, a_high=12, tau=3, r=2), train=3, out=tmp_path / "a.zarr")
     pdno.generate(Darcy(points=np.int64(8)), train=np.int64(3), seed=np.int32(0), out=tmp_path / "b.zarr")  # type: ignore[arg-type]
     assert digest(tmp_path / "a.zarr") == digest(tmp_path / "b.zarr")
@@ -113,7 +113,7 @@ def test_numpy_numbers_will_do(tmp_path) -> None:
 
 
 def test_on_a_dask_cluster(tmp_path, monkeypatch) -> None:
-    """The same bytes through a scheduler on this machine."""
+    """A scheduler on this machine gives the same bytes."""
     from distributed import LocalCluster
 
     monkeypatch.setattr("pdno.data.store.CHUNK_BYTES", 4 * 8 * 32)
@@ -147,12 +147,12 @@ def test_own_equation_and_own_noise(tmp_path) -> None:
     np.testing.assert_array_equal(data.test.u[:, 0], data.test.a[:, 0] ** 2)
 
 
-def test_what_cannot_be_sent_to_other_processes_is_said(tmp_path) -> None:
-    with pytest.raises(UserError, match="take one worker"):
+def test_lambdas_cannot_be_sent_to_other_processes(tmp_path) -> None:
+    with pytest.raises(UserError, match="use one worker"):
         pdno.generate(SMALL, train=200, test=200, noise=Heteroscedastic(lambda u: 0.1 * u), workers=2)
 
 
-def test_a_script_without_the_usual_guard_is_told(tmp_path) -> None:
+def test_a_script_without_the_usual_guard_gets_an_explanation(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import pdno\npdno.generate(pdno.equation.Advection(points=16), train=200, test=200, workers=2)\n")
     answer = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
@@ -161,7 +161,7 @@ def test_a_script_without_the_usual_guard_is_told(tmp_path) -> None:
 
 
 def test_settings_of_an_own_dataclass_are_recorded() -> None:
-    """Numbers as numbers of their declared type, text as text, what JSON does not know as it prints."""
+    """Numbers in their declared type, texts as they are, objects without a JSON type by their repr."""
 
     @dataclasses.dataclass(frozen=True)
     class Mine(Advection):
@@ -176,34 +176,34 @@ def test_settings_of_an_own_dataclass_are_recorded() -> None:
     assert (settings["scheme"], settings["periodic"], settings["window"]) == ("upwind", False, "(1, 2)")
 
 
-def test_a_path_that_is_taken_is_refused_before_anything_is_solved(tmp_path) -> None:
+def test_an_existing_path_is_refused_before_anything_is_solved(tmp_path) -> None:
     class Costly(Advection):
         def solve(self, a: np.ndarray) -> np.ndarray:
-            raise AssertionError("solved in vain")
+            raise AssertionError("solved although the path exists")
 
     (tmp_path / "d.zarr").mkdir()
     with pytest.raises(UserError, match="never overwritten"):
         pdno.generate(Costly(points=16), train=1, out=tmp_path / "d.zarr")
 
 
-def test_inputs_that_are_not_numbered_are_refused() -> None:
-    """An equation that ignores `first` would repeat its training inputs in the test."""
+def test_inputs_that_do_not_depend_on_first_are_refused() -> None:
+    """An equation that ignores `first` would have its training inputs in the test set."""
 
     class Careless(Advection):
         def sample_input(self, count: int, seed: int = 0, first: int = 0) -> np.ndarray:
             return np.random.default_rng(seed).standard_normal((count, 1, *self.grid.shape))
 
-    with pytest.raises(UserError, match="does not number its inputs"):
+    with pytest.raises(UserError, match="does not respect `first`"):
         pdno.generate(Careless(points=16), train=4)
 
 
 @pytest.mark.parametrize("wrong", [lambda a: a[:1], lambda a: a[:, 0], lambda a: a + 0j, lambda a: a[..., :3], lambda a: None])
-def test_what_a_solver_gives_is_checked(wrong) -> None:
+def test_outputs_of_a_solver_are_checked(wrong) -> None:
     class Wrong(Advection):
         def solve(self, a: np.ndarray) -> np.ndarray:
             return wrong(np.concatenate([a, a]))
 
-    with pytest.raises(UserError, match="solve of advection gave"):
+    with pytest.raises(UserError, match="solve of advection returned"):
         pdno.generate(Wrong(points=16), train=4)
 
 
@@ -218,7 +218,7 @@ def test_a_solver_that_fails_is_named() -> None:
         def solve(self, a: np.ndarray) -> np.ndarray:
             return np.full(np.shape(a), np.nan)
 
-    with pytest.raises(UserError, match="advection gave NaN"):
+    with pytest.raises(UserError, match="advection returned NaN"):
         pdno.generate(Broken(points=16), train=4)
 
 
@@ -234,8 +234,8 @@ def test_a_solver_that_fails_is_named() -> None:
         ({"seed": None}, "whole number"),
         ({"equation": "darcy"}, "is not an equation"),
         ({"equation": Darcy}, "is not an equation"),
-        ({"noise": 0.1}, "no law of noise"),
-        ({"noise": Gaussian}, "no law of noise"),
+        ({"noise": 0.1}, "not a noise distribution"),
+        ({"noise": Gaussian}, "not a noise distribution"),
         ({"out": "d.npz"}, "call it d.zarr"),
         ({"noise": "gaussian:-1"}, "not negative"),
         ({"noise": "field:0.1,nan,2"}, "a field needs"),
@@ -247,6 +247,6 @@ def test_mistakes_are_explained(change, message) -> None:
         pdno.generate(**{"equation": SMALL, "train": 2, **change})
 
 
-def test_splits_cannot_meet() -> None:
+def test_splits_cannot_overlap() -> None:
     with pytest.raises(UserError, match="whole number from 1 to"):
         pdno.generate(SMALL, train=FIRST["test"] + 1)

@@ -1,4 +1,4 @@
-"""Pairs from any kind of array, splits that keep groups whole, batches, and the store."""
+"""Pairs from any type of array, batches, labels, and the store."""
 
 import numpy as np
 import pytest
@@ -70,66 +70,10 @@ def test_every_value_survives_its_type(dtype, expected) -> None:
     np.testing.assert_array_equal(field[:, 0], values.astype("f8"))
 
 
-def test_what_is_ambiguous_is_not_guessed() -> None:
-    with pytest.raises(UserError, match="more than one way; say --dims sample,x,y or sample,channel,x"):
+def test_ambiguous_shapes_are_refused() -> None:
+    with pytest.raises(UserError, match="is ambiguous; give --dims sample,x,y or sample,channel,x"):
         Pairs.of(np.ones((3, 4, 5)), np.ones((3, 4, 5)))
     assert Pairs.of(np.ones((3, 1, 5)), np.ones((3, 1, 5))).u.shape == (3, 1, 5)
-
-
-def test_splits_are_disjoint_complete_and_reproducible() -> None:
-    data = some(50)
-    one, two, other = data.split(0.2, 0.1, seed=1), data.split(0.2, 0.1, seed=1), data.split(0.2, 0.1, seed=2)
-    assert one.validation is not None
-    assert (len(one.train), len(one.validation), len(one.test)) == (35, 10, 5)
-    rows = np.concatenate([part.a[:, 0, 0] for part in (one.train, one.validation, one.test)])
-    assert set(rows) == set(data.train.a[:, 0, 0])
-    np.testing.assert_array_equal(one.test.u, two.test.u)
-    assert not np.array_equal(one.test.u, other.test.u)
-
-
-def test_a_split_is_recorded() -> None:
-    data = some(20).split(0.2, 0.1, seed=4)
-    assert data.provenance["split"] == {"validation": 0.2, "test": 0.1, "seed": 4}
-    assert "split" not in some(20).provenance
-
-
-def test_repeat_visits_never_straddle_a_split() -> None:
-    group = np.repeat(np.arange(12), 5)[np.random.default_rng(3).permutation(60)]
-    data = some(60, group=[f"site {g}" for g in group]).split(0.25, 0.25, seed=3)
-    assert data.validation is not None
-    parts = [set(np.asarray(part.group)) for part in (data.train, data.validation, data.test)]
-    assert [len(part) for part in parts] == [6, 3, 3]
-    assert not parts[0] & parts[1]
-    assert not (parts[0] | parts[1]) & parts[2]
-
-
-def test_equal_inputs_never_straddle_a_split() -> None:
-    """Unless they are so few that none could be held out; where all differ, rows are drawn as ever."""
-    rng = np.random.default_rng(4)
-    a = np.repeat(rng.standard_normal((20, 8)), 5, axis=0)[rng.permutation(100)]
-    pairs = Pairs.of(a, rng.standard_normal((100, 8)))
-    data = Dataset(pairs, pairs[:0], {"name": "repeated"}).split(0.2, 0.2)
-    parts = [set(part.fingerprints().tolist()) for part in (data.train, data.validation, data.test)]
-    assert [len(part) for part in parts] == [12, 4, 4]
-    alike = Pairs.of(np.ones((50, 8)), rng.standard_normal((50, 8)))
-    assert len(Dataset(alike, alike[:0], {"name": "alike"}).split(0.2, 0.0).validation) == 10
-
-
-def test_few_groups_can_be_split_and_split_again() -> None:
-    group = np.repeat(np.arange(5), 20)
-    once = some(100, group=group).split(0.0, 0.1)
-    assert len(once.test) == 20
-    again = Dataset(once.train, once.test[:0], {"name": "rest"}).split(0.1, 0.0)
-    assert len(again.validation) == 20
-    assert len(again.train) == 60
-
-
-def test_parts_that_are_given_stay() -> None:
-    data = some(20)
-    given = Dataset(data.train[:10], data.train[10:], {"schema": 1, "name": "some"})
-    again = given.split(0.2, 0.2)
-    np.testing.assert_array_equal(again.test.u, given.test.u)
-    assert len(again.train) == 8
 
 
 def test_batches_are_a_permutation_that_depends_on_seed_and_epoch() -> None:
@@ -184,13 +128,11 @@ def test_selections_are_written_and_read() -> None:
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((2, 4))), "3 of a, 2 of u"),
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((3, 4)), dims=(("sample", "x", "y"), None)), "3 dimensions were named"),
         (lambda: Pairs.of(np.ones((3, 4)), np.ones((3, 4)), dims=(("x", "y"), None)), "one of them must be 'sample'"),
-        (lambda: some(1).split(0.1, 0.0), "too few"),
-        (lambda: some(5).split(0.5, 0.5), "something left"),
         (lambda: Selection("a", "u", test_a="b"), "give both or none"),
         (lambda: Selection("a", "u", "x,y").dims_of("a"), "one of them 'sample'"),
         (lambda: Selection("a", "u", "a:b:c").dims_of("a"), "3 parts"),
         (lambda: without_index("u[__import__('os')]"), "whole numbers and colons only"),
-        (lambda: without_index("u[:,:::1]"), "not understood"),
+        (lambda: without_index("u[:,:::1]"), "is invalid"),
     ],
 )
 def test_mistakes_are_explained(call, message) -> None:
@@ -198,7 +140,50 @@ def test_mistakes_are_explained(call, message) -> None:
         call()
 
 
-def test_fingerprints_tell_inputs_apart() -> None:
+def test_missing_outputs_are_filled_with_zeros() -> None:
+    u = np.arange(12.0).reshape(3, 1, 4)
+    u[1, 0, 2] = np.nan
+    pairs = Pairs.of(np.ones((3, 4)), u, mask="nan")
+    np.testing.assert_array_equal(pairs.filled, np.where(np.isnan(u), 0.0, u))
+    np.testing.assert_array_equal(pairs[:1].filled, u[:1])
+    plain = Pairs.of(np.ones((3, 4)), np.ones((3, 4), "f4"))
+    assert plain.filled.dtype == np.float32
+    np.testing.assert_array_equal(plain.filled, plain.u)
+
+
+def test_pairs_with_other_outputs() -> None:
+    rng = np.random.default_rng(5)
+    a, u, eta, s = rng.random((4, 8)), rng.random((4, 8)), rng.random((4, 8)), rng.random((4, 2))
+    x = np.linspace(0, 1, 8)
+    pairs = Pairs.of(a, u, u_eta=eta, scalars=s, group=[0, 0, 1, 1], coordinates={"x": x})
+    other = pairs.with_outputs(2 * pairs.u)
+    np.testing.assert_array_equal(other.u[:, 0], 2 * u)
+    np.testing.assert_array_equal(pairs.u[:, 0], u)  # unchanged
+    assert other.u_eta is None
+    assert pairs.u_eta is not None
+    for name in ("a", "scalars", "group"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(pairs, name))
+    np.testing.assert_array_equal(other.xarray["x"], x)
+    assert other.xarray["u"].dims == pairs.xarray["u"].dims
+
+
+def test_labels_are_equal_for_pairs_of_a_group_or_of_equal_inputs() -> None:
+    a, u = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), np.arange(6.0).reshape(3, 2)
+    one, two, again = Pairs.of(a, u).labels()
+    assert one == again != two
+    np.testing.assert_array_equal(Pairs.of(a, u, group=["b", "a", "a"]).labels(), [1, 0, 0])  # groups take precedence
+    np.testing.assert_array_equal(np.sort(Pairs.of(u, a).labels()), [0, 1, 2])
+    assert len(Pairs.of(a, u)[:0].labels()) == 0
+
+
+def test_independent_pairs_have_no_shared_labels() -> None:
+    a, u = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), np.arange(6.0).reshape(3, 2)
+    assert Pairs.of(u, a).shared_labels() is None
+    pairs = Pairs.of(a, u)
+    np.testing.assert_array_equal(pairs.shared_labels(), pairs.labels())
+
+
+def test_fingerprints_distinguish_inputs() -> None:
     a, p = np.ones((3, 1, 4)), np.array([[1.0], [2.0], [1.0]])
     assert len(set(Pairs.of(a, a).fingerprints())) == 1
     one, two, again = Pairs.of(a, a, scalars=p).fingerprints()

@@ -1,4 +1,4 @@
-"""The store under fire: killed, interrupted, damaged, in the way of others. The same bytes come out, or a clear message."""
+"""The store after kills, interruptions and damage: it has the same bytes in the end, or there is a clear message."""
 
 import os
 import shutil
@@ -27,8 +27,8 @@ GENERATE = [sys.executable, "-m", "pdno", "generate", "darcy", "--points", "48",
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> str:
-    """The digest of a store that one worker wrote in peace."""
-    store = tmp_path_factory.mktemp("peace") / "d.zarr"
+    """Return the digest of a store that one worker wrote without interruption."""
+    store = tmp_path_factory.mktemp("uninterrupted") / "d.zarr"
     subprocess.run([*GENERATE, "--workers", "1", "--out", store], check=True, capture_output=True)
     return digest(store)
 
@@ -40,7 +40,7 @@ def chunks(store: Path) -> int:
 
 @contextmanager
 def started(store: Path, workers: str):
-    """`pdno generate` in the background, once it has written something new."""
+    """Start `pdno generate` in the background and wait until it has written a new chunk."""
     before = chunks(store)
     before_signals = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     process = subprocess.Popen(
@@ -58,8 +58,8 @@ def started(store: Path, workers: str):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for left-over processes in /proc")
-def test_killed_and_run_again_the_store_is_the_same_to_the_byte(tmp_path, uninterrupted) -> None:
-    """kill −9 of the command twice (its workers must end by themselves), then of a worker; then it is let be."""
+def test_a_store_resumed_after_kills_has_the_same_bytes(tmp_path, uninterrupted) -> None:
+    """kill −9 of the command twice (its workers must end by themselves), then of a worker; then the command finishes."""
     store = tmp_path / "d.zarr"
     for workers in ("1", "2"):
         with started(store, workers) as process:
@@ -93,8 +93,8 @@ OTHERS = [pytest.param(signals, marks=pytest.mark.slow) for signals in ([signal.
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT], *OTHERS])
-def test_interrupted_it_says_how_to_go_on(signals, tmp_path, uninterrupted) -> None:
-    """Ctrl-C, an impatient Ctrl-C, and what batch systems send."""
+def test_an_interrupted_command_explains_how_to_resume(signals, tmp_path, uninterrupted) -> None:
+    """Ctrl-C, Ctrl-C twice, and the signal of batch systems."""
     store = tmp_path / "d.zarr"
     with started(store, "2") as process:
         for i, number in enumerate(signals):
@@ -103,7 +103,7 @@ def test_interrupted_it_says_how_to_go_on(signals, tmp_path, uninterrupted) -> N
                 process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert errors.decode().strip() == "pdno: stopped; run the same command again to go on"
+        assert errors.decode().strip() == "pdno: interrupted; run the same command again to resume"
     subprocess.run([*GENERATE, "--workers", "2", "--out", store], check=True, capture_output=True)
     assert digest(store) == uninterrupted
 
@@ -117,8 +117,8 @@ def interrupt_after(pairs: int):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_only_what_is_missing_or_damaged_is_made_again(tmp_path, monkeypatch) -> None:
-    """Truncated, flipped, missing and left-over files, in each array, in the partial store of a killed run."""
+def test_only_missing_or_damaged_blocks_are_computed_again(tmp_path, monkeypatch) -> None:
+    """Truncated, flipped, missing and temporary files, in each array, in the partial store of a killed run."""
     make = {"train": 28, "test": 8, "noise": "gaussian:0.1"}
     pdno.generate(SMALL, **make, out=tmp_path / "whole.zarr")
     with pytest.raises(KeyboardInterrupt):
@@ -134,7 +134,7 @@ def test_only_what_is_missing_or_damaged_is_made_again(tmp_path, monkeypatch) ->
     data[len(data) // 2] ^= 1
     flipped.write_bytes(data)
     missing.unlink()
-    (root / "train/a/c/0/0/0/0.abc.partial").write_bytes(b"rest of a killed write")
+    (root / "train/a/c/0/0/0/0.abc.partial").write_bytes(b"part of a killed write")
     written, write = [], pdno.data.store.write
     monkeypatch.setattr(
         "pdno.data.store.write",
@@ -146,17 +146,17 @@ def test_only_what_is_missing_or_damaged_is_made_again(tmp_path, monkeypatch) ->
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_left_overs_of_a_worker_killed_on_the_way_do_not_stay(tmp_path) -> None:
+def test_temporary_files_of_a_killed_worker_are_removed(tmp_path) -> None:
     def litter(done: int, total: int) -> None:
-        (tmp_path / "d.zarr.partial/train/a/c/0/0/0/0.abc.partial").write_bytes(b"rest of a killed write")
+        (tmp_path / "d.zarr.partial/train/a/c/0/0/0/0.abc.partial").write_bytes(b"part of a killed write")
 
     pdno.generate(SMALL, train=8, out=tmp_path / "d.zarr", progress=litter)
     assert not list((tmp_path / "d.zarr").rglob("*.partial"))
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_store_is_not_finished_by_another_recipe(tmp_path) -> None:
-    """Own laws of noise have the same name, but not the same first pair."""
+def test_a_store_is_not_completed_by_another_recipe(tmp_path) -> None:
+    """Two noise distributions of the user have the same name, but not the same first pair."""
     with pytest.raises(KeyboardInterrupt):
         pdno.generate(
             SMALL, 12, noise=Heteroscedastic(lambda u: 0 * u + 0.001), out=tmp_path / "d.zarr", progress=interrupt_after(4)
@@ -165,16 +165,16 @@ def test_a_store_is_not_finished_by_another_recipe(tmp_path) -> None:
         pdno.generate(SMALL, 12, noise=Heteroscedastic(lambda u: 0 * u + 5.0), out=tmp_path / "d.zarr")
 
 
-def test_a_folder_that_is_in_the_way_is_left_alone(tmp_path) -> None:
+def test_a_foreign_folder_is_not_modified(tmp_path) -> None:
     (tmp_path / "res.partial").mkdir()
     (tmp_path / "res.partial" / "thesis.txt").write_text("precious")
-    with pytest.raises(UserError, match="in the way"):
+    with pytest.raises(UserError, match="exists already and is not an unfinished store"):
         pdno.generate(SMALL, train=2, out=tmp_path / "res")
     assert (tmp_path / "res.partial" / "thesis.txt").read_text() == "precious"
 
 
 def test_workers_have_ended_when_generate_has(tmp_path) -> None:
-    """Also when the callback raises: nothing is written after the lock is let go."""
+    """Also if the callback raises: nothing is written after the lock is released."""
     with pytest.raises(KeyboardInterrupt) as caught:
         pdno.generate(Darcy(points=48), train=1500, out=tmp_path / "d.zarr", workers=2, progress=interrupt_after(1))
     before = chunks(tmp_path / "d.zarr")
@@ -183,14 +183,14 @@ def test_workers_have_ended_when_generate_has(tmp_path) -> None:
     assert caught.tb is not None
 
 
-def test_a_run_killed_while_it_began_starts_afresh(tmp_path) -> None:
+def test_a_store_whose_creation_was_interrupted_is_created_again(tmp_path) -> None:
     (tmp_path / "d.zarr.partial" / "train").mkdir(parents=True)
     pdno.generate(SMALL, train=3, out=tmp_path / "d.zarr")
     assert len(pdno.open(tmp_path / "d.zarr").train) == 3
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_partial_store_of_other_settings_is_left_alone(tmp_path) -> None:
+def test_a_partial_store_of_other_settings_is_not_modified(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         pdno.generate(SMALL, train=12, out=tmp_path / "d.zarr", progress=interrupt_after(4))
     before = digest(tmp_path / "d.zarr.partial")
@@ -225,12 +225,12 @@ def test_an_existing_path_is_never_overwritten(tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_damage_to_a_finished_store_is_noticed(tmp_path) -> None:
+def test_damage_to_a_complete_store_is_detected(tmp_path) -> None:
     store = tmp_path / "d.zarr"
     pdno.generate(SMALL, train=20, test=4, out=store)
     chunk = store / "train" / "u" / "c" / "2" / "0" / "0" / "0"
     whole = chunk.read_bytes()
-    chunk.rename(chunk.with_name("0.abc.partial"))  # a file in its place does not count
+    chunk.rename(chunk.with_name("0.abc.partial"))  # another file in its folder does not count
     with pytest.raises(UserError, match="1 of 5 chunks of train/u are missing"):
         pdno.open(store)
     flipped = bytearray(whole)
@@ -243,7 +243,7 @@ def test_damage_to_a_finished_store_is_noticed(tmp_path) -> None:
     assert np.isfinite(pdno.open(store).train.u).all()
 
 
-def test_what_is_not_a_store_is_refused(tmp_path) -> None:
+def test_other_files_and_folders_are_not_stores(tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.zarr").write_text("no")
     for name in ("folder", "file.zarr"):
@@ -253,7 +253,7 @@ def test_what_is_not_a_store_is_refused(tmp_path) -> None:
         pdno.open(tmp_path / "nothing.zarr")
 
 
-def test_damaged_descriptions_are_noticed(tmp_path) -> None:
+def test_damaged_metadata_are_detected(tmp_path) -> None:
     for damage in (lambda store: shutil.rmtree(store / "test"), lambda store: (store / "test/u/zarr.json").write_text("{")):
         store = tmp_path / f"{id(damage)}.zarr"
         pdno.generate(SMALL, train=2, test=2, out=store)

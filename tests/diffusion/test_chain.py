@@ -1,9 +1,10 @@
 """The forward chain, the targets and L_DDSM against closed forms of linear-Gaussian problems.
 
-Every expectation here is of a quadratic in Gaussian variables, so it needs only their mean and covariance: `design` is a
-small batch that has both exactly, and a mean over it is the expectation, to rounding.
+Every expectation is that of a quadratic function of Gaussian variables, which depends on their mean and covariance only.
+`design` is a small batch with exactly this mean and covariance, so an average over it is the expectation up to rounding.
 """
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -33,7 +34,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 
 def design(*sizes: int) -> tuple[Tensor, ...]:
-    """Vectors of these sizes, jointly with mean zero and covariance I: ±√k times each unit vector of R^k, k = Σ sizes."""
+    """Return vectors with joint mean 0 and covariance I: ±√k times each unit vector of R^k, k = Σ sizes."""
     k = sum(sizes)
     unit = k**0.5 * torch.eye(k, dtype=torch.float64)
     return torch.cat([unit, -unit]).split(sizes, dim=1)
@@ -45,7 +46,7 @@ def covariance(base) -> Tensor:
 
 
 class Problem:
-    """u₀ ~ N(mean, Σ) with a Σ that does not commute with 𝒞, and a batch (u₀, ε) with exactly the moments of the two laws."""
+    """u₀ ~ N(mean, Σ) with a Σ that does not commute with 𝒞, and a batch (u₀, ε) with exactly their moments."""
 
     def __init__(self, base, spread: float = 1.0) -> None:
         self.c, self.mean = covariance(base), normal(D, seed=1)
@@ -56,7 +57,7 @@ class Problem:
         self.eps = torch.as_tensor(as_base(base).sqrt(w.numpy(), 1))[:, None]
 
     def posterior(self, gamma: float) -> Predictor:
-        """v ↦ E[U_0 | U_n = v] by Gaussian conditioning."""
+        """Return v ↦ E[U_0 | U_n = v], by Gaussian conditioning."""
         gain = gamma**0.5 * self.sigma @ torch.linalg.inv(gamma * self.sigma + (1 - gamma) * self.c)
         return lambda v: self.mean + (v - gamma**0.5 * self.mean) @ gain.T
 
@@ -66,8 +67,8 @@ def affine(seed: int) -> Predictor:
     return lambda v: v @ a.T + b
 
 
-def answering(diffusion: Diffusion, u0: Callable[[int, Tensor], Tensor]):
-    """The network that answers `target` from a function (n, v) ↦ û₀; all samples of the batch have the same n."""
+def network_of(diffusion: Diffusion, u0: Callable[[int, Tensor], Tensor]):
+    """Return the network with this û₀(n, v), whatever the target; all samples of the batch have the same n."""
 
     def network(n: Tensor, v: Tensor, a: None) -> Tensor:
         clean = u0(int(n[0]), v)
@@ -76,8 +77,8 @@ def answering(diffusion: Diffusion, u0: Callable[[int, Tensor], Tensor]):
     return network
 
 
-def test_single_steps_have_the_law_of_the_jump() -> None:
-    """`eqn:un_given_u0`: U_n is linear in u₀ and each ε_i; fed one at a time, they have gains √γ_n and Σ gain² = 1 − γ_n."""
+def test_single_steps_compose_to_the_transition_from_u0() -> None:
+    """`eqn:un_given_u0`: U_n is linear in u₀ and the ε_i. Applied alone, u₀ has the gain √γ_n, and Σ_i gain_i² = 1 − γ_n."""
     diffusion = Diffusion(Schedule.cosine(30))
     u = torch.zeros(31, 1, 2, dtype=torch.float64)
     u[0] = 1  # row 0 carries u₀, row i the noise of step i
@@ -94,39 +95,39 @@ def test_single_steps_have_the_law_of_the_jump() -> None:
 
 @each_target
 @pytest.mark.parametrize("schedule", [Schedule.cosine(100), Schedule.linear(100), Schedule.cosine(1)])
-def test_u0_comes_back_from_every_target_at_every_step(target, schedule) -> None:
+def test_u0_is_recovered_from_every_target_at_every_step(target, schedule) -> None:
     diffusion = Diffusion(schedule, target=target)
     numbers = torch.arange(1, schedule.n_steps + 1)
     u0, eps = (normal(schedule.n_steps, 2, 3, 4, seed=seed) for seed in (3, 4))
-    v, answer = diffusion.forward(numbers, u0, eps), diffusion.target_of(numbers, u0, eps)
-    torch.testing.assert_close(diffusion.u0_of(numbers, v, answer), u0, rtol=1e-9, atol=1e-11)
+    v, output = diffusion.forward(numbers, u0, eps), diffusion.target_of(numbers, u0, eps)
+    torch.testing.assert_close(diffusion.u0_of(numbers, v, output), u0, rtol=1e-9, atol=1e-11)
     torch.testing.assert_close(diffusion.eps_of(numbers, v, u0), eps, rtol=1e-9, atol=1e-11)
     for n in (1, schedule.n_steps):  # one number for all samples
-        torch.testing.assert_close(diffusion.u0_of(n, v[n - 1 : n], answer[n - 1 : n]), u0[n - 1 : n], rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(diffusion.u0_of(n, v[n - 1 : n], output[n - 1 : n]), u0[n - 1 : n], rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("schedule", [Schedule.cosine(100), Schedule.linear(20), Schedule.cosine(1)])
-def test_mean_and_other_targets_are_what_they_are_called(schedule) -> None:
-    """The mean is m_θ of `eqn:reverse-transition` and m(n, u_n, u_0) of appendix `app:NVLB`; the rest is by definition."""
+def test_targets_match_their_definitions(schedule) -> None:
+    """ "mean" is m_θ of `eqn:reverse-transition` and m(n, u_n, u_0) of appendix `app:NVLB`."""
     n = torch.arange(1, schedule.n_steps + 1)
     u0, eps = normal(len(n), 1, 5, seed=5), normal(len(n), 1, 5, seed=6)
-    answer = {target: Diffusion(schedule, target=target).target_of(n, u0, eps) for target in TARGETS}
+    outputs = {target: Diffusion(schedule, target=target).target_of(n, u0, eps) for target in TARGETS}
     v = Diffusion(schedule).forward(n, u0, eps)
-    torch.testing.assert_close(answer["mean"], Diffusion(schedule).reverse_mean(n, v, u0), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(outputs["mean"], Diffusion(schedule).reverse_mean(n, v, u0), rtol=1e-9, atol=1e-11)
     gamma, beta, before = (
         torch.as_tensor(x)[:, None, None] for x in (schedule.gamma[1:], schedule.beta[1:], schedule.gamma[:-1])
     )
     bayes = (1 - beta).sqrt() * (1 - before) / (1 - gamma) * v + before.sqrt() * beta / (1 - gamma) * u0
-    torch.testing.assert_close(answer["mean"], bayes, rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(answer["v"], gamma.sqrt() * eps - (1 - gamma).sqrt() * u0)
-    assert torch.equal(answer["u0"], u0)
-    assert torch.equal(answer["eps"], eps)
+    torch.testing.assert_close(outputs["mean"], bayes, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(outputs["v"], gamma.sqrt() * eps - (1 - gamma).sqrt() * u0)
+    assert torch.equal(outputs["u0"], u0)
+    assert torch.equal(outputs["eps"], eps)
 
 
 @each_target
 @each_base
 def test_the_loss_of_the_exact_predictor_is_the_irreducible_error(target, base) -> None:
-    """tr Cov(F | v)/d for F = p u₀ + q ε, by Gaussian conditioning with the coefficients of the paper's formulas."""
+    """It is tr Cov(F | v)/d for F = p u₀ + q ε, by Gaussian conditioning with the coefficients of the paper's formulas."""
     diffusion, problem = Diffusion(Schedule.cosine(10), base, target), Problem(base)
     beta, gamma = diffusion.schedule.beta, diffusion.schedule.gamma
     for n in range(1, 11):
@@ -140,7 +141,7 @@ def test_the_loss_of_the_exact_predictor_is_the_irreducible_error(target, base) 
         cross = p * signal * problem.sigma + q * noise * problem.c
         given = p**2 * problem.sigma + q**2 * problem.c
         given = given - cross @ torch.linalg.solve(signal**2 * problem.sigma + noise**2 * problem.c, cross.T)
-        network = answering(diffusion, lambda n, v: problem.posterior(gamma[n])(v))
+        network = network_of(diffusion, lambda n, v: problem.posterior(gamma[n])(v))
         loss = diffusion.loss(network, torch.full((4 * D,), n), problem.u0, problem.eps, None)
         assert float(loss) == pytest.approx(float(given.trace()) / D, rel=1e-8, abs=1e-12)
 
@@ -152,12 +153,12 @@ def test_weight_ddsm_is_the_loss_of_the_noise_for_every_target(target) -> None:
     diffusion = Diffusion(target=target, weight="ddsm")
     v = diffusion.forward(n, u0, eps)
     noise_loss = ((diffusion.eps_of(n, v, wrong) - eps) ** 2).mean()
-    torch.testing.assert_close(diffusion.loss(answering_all(diffusion, wrong), n, u0, eps, None), noise_loss, rtol=1e-9, atol=0)
-    plain = Diffusion(target=target).loss(answering_all(diffusion, wrong), n, u0, eps, None)
+    torch.testing.assert_close(diffusion.loss(network_with(diffusion, wrong), n, u0, eps, None), noise_loss, rtol=1e-9, atol=0)
+    plain = Diffusion(target=target).loss(network_with(diffusion, wrong), n, u0, eps, None)
     assert torch.isclose(plain, noise_loss, rtol=1e-9) == (target == "eps")
 
 
-def answering_all(diffusion: Diffusion, u0: Tensor):
+def network_with(diffusion: Diffusion, u0: Tensor):
     return lambda n, v, a: diffusion.target_of(n, u0, diffusion.eps_of(n, v, u0))
 
 
@@ -168,22 +169,22 @@ def test_nodes_outside_the_mask_do_not_count() -> None:
     mask = torch.tensor([[[1.0, 1, 0, 0]], [[1, 1, 1, 1]], [[0, 0, 0, 1]]], dtype=torch.float64)
     expected = (squares[0, 0, :2].sum() + squares[1].sum() + squares[2, 0, 3]) / 7
     two = torch.full_like(u0, 2.0)
-    spoiled = torch.where(mask > 0, two, 1e6)
-    torch.testing.assert_close(diffusion.loss(lambda *_: spoiled, n, u0, eps, None, mask), expected)
-    one_for_all = torch.tensor([1.0, 1, 0, 0], dtype=torch.float64)
-    torch.testing.assert_close(diffusion.loss(lambda *_: two, n, u0, eps, None, one_for_all), squares[..., :2].mean())
+    wrong_outside = torch.where(mask > 0, two, 1e6)
+    torch.testing.assert_close(diffusion.loss(lambda *_: wrong_outside, n, u0, eps, None, mask), expected)
+    shared_mask = torch.tensor([1.0, 1, 0, 0], dtype=torch.float64)
+    torch.testing.assert_close(diffusion.loss(lambda *_: two, n, u0, eps, None, shared_mask), squares[..., :2].mean())
     torch.testing.assert_close(diffusion.loss(lambda *_: two, n, u0, eps, None, torch.ones_like(mask)), squares.mean())
     assert diffusion.loss(lambda *_: two, n, u0, eps, None, torch.zeros_like(mask)) == 0
 
 
 @each_base
 def test_the_exact_noise_minimises_the_objective(base) -> None:
-    """A perturbation δ of the exact ε raises L_DDSM by exactly E‖δ(U_n)‖²/d, in 20 random affine directions and back."""
+    """A perturbation δ of the exact ε raises L_DDSM by exactly E‖δ(U_n)‖²/d, for 20 random affine δ of either sign."""
     diffusion, problem = Diffusion(Schedule.cosine(10), base, "eps"), Problem(base)
     for n in (1, 5, 10):
         numbers, exact = torch.full((4 * D,), n), problem.posterior(diffusion.schedule.gamma[n])
         v = diffusion.forward(numbers, problem.u0, problem.eps)
-        least = diffusion.loss(answering(diffusion, lambda n, v: exact(v)), numbers, problem.u0, problem.eps, None)  # noqa: B023
+        least = diffusion.loss(network_of(diffusion, lambda n, v: exact(v)), numbers, problem.u0, problem.eps, None)  # noqa: B023
         for seed in range(20):
             delta = (-1) ** seed * 0.1 * affine(seed // 2)(v)
             best = diffusion.eps_of(n, v, exact(v))
@@ -194,7 +195,10 @@ def test_the_exact_noise_minimises_the_objective(base) -> None:
 @each_base
 @pytest.mark.parametrize("spread", [1.0, 0.0])
 def test_denoising_and_score_matching_differ_by_a_constant(base, spread) -> None:
-    """`thm:DSM-objective-continuous`, `…-infinite`: ℓ_DSM − ℓ_SM = Tr 𝒞/(1−γ) − E‖Ψ‖² for every Ψ_θ, and 0 for a Dirac law."""
+    """`thm:DSM-objective-continuous`, `…-infinite`: ℓ_DSM − ℓ_SM = Tr 𝒞/(1−γ) − E‖Ψ‖² for all Ψ_θ.
+
+    The constant is 0 for a Dirac distribution.
+    """
     diffusion, problem = Diffusion(Schedule.cosine(10), base, "eps"), Problem(base, spread)
     for n in (1, 4, 10):
         gamma, numbers = diffusion.schedule.gamma[n], torch.full((4 * D,), n)
@@ -206,8 +210,8 @@ def test_denoising_and_score_matching_differ_by_a_constant(base, spread) -> None
             model = diffusion.score(n, v, theta(v))
             dsm, sm = (float(((model - score) ** 2).sum(-1).mean()) for score in (of_pair, exact))
             assert dsm - sm == pytest.approx(constant, rel=1e-8, abs=1e-11 * dsm)
-            loss = diffusion.loss(answering(diffusion, lambda n, v: theta(v)), numbers, problem.u0, problem.eps, None)  # noqa: B023
-            assert float(loss) == pytest.approx((1 - gamma) * dsm / D, rel=1e-9)  # L_DDSM leaves the prefactor out
+            loss = diffusion.loss(network_of(diffusion, lambda n, v: theta(v)), numbers, problem.u0, problem.eps, None)  # noqa: B023
+            assert float(loss) == pytest.approx((1 - gamma) * dsm / D, rel=1e-9)  # L_DDSM omits the prefactor
         assert constant == pytest.approx(0, abs=1e-9) if spread == 0 else constant > 0.1 * gamma
 
 
@@ -227,26 +231,26 @@ def test_score_is_the_gradient_of_the_log_density(base) -> None:
 @each_base
 @pytest.mark.parametrize("spread", [1.0, 0.0])
 def test_mean_square_of_the_conditional_score(base, spread) -> None:
-    """Tr 𝒞/(1 − e^{−t}), e^{−t} = γ: `eqn:conditional-score-estimate`; for a Dirac law it is Ψ (`eqn:noise-free-estimates`)."""
+    """Tr 𝒞/(1 − e^{−t}), e^{−t} = γ: `eqn:conditional-score-estimate`; for a Dirac distribution `eqn:noise-free-estimates`."""
     diffusion, problem = Diffusion(Schedule.cosine(10), base), Problem(base, spread)
-    trace = D * {"White": 1, "Field": 1, "Sum": 2}[type(base).__name__]
+    trace = D * {"White": 1, "Field": 1, "SumBase": 2}[type(base).__name__]
     for n in range(1, 11):
         gamma = diffusion.schedule.gamma[n]
         v = diffusion.forward(n, problem.u0, problem.eps)
-        known = problem.u0 if spread else problem.posterior(gamma)(v)
-        square = (diffusion.score(n, v, known) ** 2).sum(-1).mean()
+        clean = problem.u0 if spread else problem.posterior(gamma)(v)
+        square = (diffusion.score(n, v, clean) ** 2).sum(-1).mean()
         assert float(square) == pytest.approx(trace / (1 - gamma), rel=1e-9)
 
 
 def linear(weights: Tensor):
-    """A network that is linear in (v, a), with other weights for each n."""
+    """Return a network that is linear in (v, a), with separate weights for each n."""
     return lambda n, v, a: (weights[n - 1] @ torch.cat([v[:, 0], a], dim=1)[..., None]).transpose(1, 2)
 
 
 @each_target
 @each_base
-def test_training_finds_the_posterior_mean(target, base) -> None:
-    """u = G a + η: a map that is affine in (v, a) for each n, trained with L_DDSM, becomes E[U_0 | U_n = v, a]."""
+def test_training_gives_the_posterior_mean(target, base) -> None:
+    """u = G a + η: a linear map of (v, a) for each n, trained with L_DDSM, gives E[U_0 | U_n = v, a]."""
     steps, inputs = 4, 2
     diffusion, c = Diffusion(Schedule.cosine(steps), base, target), covariance(base)
     g, factor = normal(D, inputs, seed=13), 0.5 * normal(D, D, seed=14) / D**0.5
@@ -260,7 +264,7 @@ def test_training_finds_the_posterior_mean(target, base) -> None:
 
     hessian = torch.autograd.functional.hessian(loss, weights, vectorize=True).reshape(weights.numel(), -1)
     (gradient,) = torch.autograd.functional.jacobian(loss, (weights,))
-    weights = -torch.linalg.solve(hessian, gradient.flatten()).reshape(weights.shape)  # Newton is exact: a quadratic
+    weights = -torch.linalg.solve(hessian, gradient.flatten()).reshape(weights.shape)  # Newton: a quadratic function
     (gradient,) = torch.autograd.functional.jacobian(loss, (weights,))
     assert gradient.abs().max() < 1e-12
     v, a, sigma = normal(8, 1, D, seed=15), normal(8, inputs, seed=16), factor @ factor.T
@@ -272,17 +276,17 @@ def test_training_finds_the_posterior_mean(target, base) -> None:
         torch.testing.assert_close(denoise(step, v, a), expected, rtol=1e-8, atol=1e-8)
 
 
-def test_single_precision_and_numbers_of_either_kind() -> None:
+def test_single_precision_and_steps_as_number_or_tensor() -> None:
     u0, eps = normal(2, 1, 4, seed=17).float(), normal(2, 1, 4, seed=18).float()
     diffusion = Diffusion()
     v = diffusion.forward(torch.tensor([7, 7]), u0, eps)
     assert v.dtype == torch.float32
     assert torch.equal(v, diffusion.forward(7, u0, eps))
-    seen = []
-    denoise = diffusion.denoiser(lambda n, v, a: seen.append((n, a)) or v)
+    calls = []
+    denoise = diffusion.denoiser(lambda n, v, a: calls.append((n, a)) or v)
     assert torch.equal(denoise(7, v, "condition"), v)  # target u₀
-    assert seen[0][0].tolist() == [7, 7]
-    assert seen[0][1] == "condition"
+    assert calls[0][0].tolist() == [7, 7]
+    assert calls[0][1] == "condition"
 
 
 @pytest.mark.parametrize(
@@ -290,10 +294,50 @@ def test_single_precision_and_numbers_of_either_kind() -> None:
     [
         (lambda: Diffusion(target="epsilon"), "did you mean 'eps'"),
         (lambda: Diffusion(weight="dsm"), "did you mean 'ddsm'"),
-        (lambda: Diffusion(base="white"), "is no base law"),
-        (lambda: Diffusion(base=Field(tau=3, r=2, mean_free=True)), "must reach every mode"),
+        (lambda: Diffusion(base="white"), "is not a base distribution"),
+        (lambda: Diffusion(base=Field(tau=3, r=2, mean_free=True)), "needs variance in every mode"),
     ],
 )
 def test_mistakes_are_explained(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+@each_target
+@each_base
+@pytest.mark.parametrize("weight", ["target", "ddsm"])
+def test_json_round_trip(target, base, weight) -> None:
+    """γ, the base distribution, target and weight are kept exactly."""
+    diffusion = Diffusion(Schedule.linear(12), base, target, weight)
+    again = Diffusion.from_json(json.loads(json.dumps(diffusion.to_json())))
+    np.testing.assert_array_equal(again.schedule.gamma, diffusion.schedule.gamma)
+    np.testing.assert_array_equal(again.schedule.n, diffusion.schedule.n)
+    assert (again.law, again.target, again.weight) == (as_base(base), target, weight)
+    assert again.to_json() == diffusion.to_json()
+
+
+def test_json_by_hand() -> None:
+    described = {"gamma": [1.0, 0.5], "base": [{"law": "white"}], "target": "eps", "weight": "ddsm"}
+    assert Diffusion(Schedule([1.0, 0.5]), target="eps", weight="ddsm").to_json() == described
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gamma": [1.0, 2.0]}, "a schedule needs γ_0 > γ_1"),
+        ({"base": [{"law": "whit"}]}, "did you mean 'white'"),
+        ({"target": "epsilon"}, "did you mean 'eps'"),
+        ({"weight": None}, "weight None is unknown"),
+        ({"colour": 3}, "a diffusion is described by base, gamma, target, weight; got .*colour"),
+    ],
+)
+def test_wrong_descriptions_are_explained(changes, message) -> None:
+    with pytest.raises(UserError, match=message):
+        Diffusion.from_json({**Diffusion().to_json(), **changes})
+
+
+def test_a_missing_setting_is_explained() -> None:
+    described = Diffusion().to_json()
+    del described["weight"]
+    with pytest.raises(UserError, match=r"a diffusion is described by base, gamma, target, weight; got gamma, base, target$"):
+        Diffusion.from_json(described)

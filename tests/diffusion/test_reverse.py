@@ -1,7 +1,7 @@
 """Samplers and variances against closed recursions for N(m, s²𝒞), whose exact denoiser is known.
 
-For that law every sampler is affine in V_N and the noises, with scalar gains whatever 𝒞 is. `law_of` feeds the sources one
-at a time: the gains are exact, and so are the mean and the standard deviation of the samples.
+For this distribution every sampler is an affine function of V_N and of the noises, with scalar gains for every 𝒞. `moments_of`
+applies one source of noise at a time, so the gains are exact, and with them mean and standard deviation of the samples.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ each_base = pytest.mark.parametrize("base", BASES, ids=["white", "neumann", "per
 
 
 def denoiser(m, s: float, schedule: Schedule = COSINE):
-    """E[U_0 | U_n = v] for N(m, s²𝒞)."""
+    """Return (n, v, a) ↦ E[U_0 | U_n = v] for N(m, s²𝒞)."""
 
     def denoise(n: int, v: Tensor, a: None) -> Tensor:
         gamma = schedule.gamma[n]
@@ -37,14 +37,14 @@ def denoiser(m, s: float, schedule: Schedule = COSINE):
 
 
 def error_of(s: float, schedule: Schedule = COSINE) -> np.ndarray:
-    """e_n in closed form."""
+    """Return e_n in closed form."""
     e = schedule.gamma * s**2 / (schedule.gamma * s**2 + 1 - schedule.gamma) if s else np.zeros(schedule.n_steps + 1)
     e[0] = 0
     return e
 
 
-def law_of(run: Callable[..., Tensor], chain: Schedule) -> tuple[float, float]:
-    """Mean and standard deviation at the end of run(V_N, noise), one source of noise in each row; row 0 has none."""
+def moments_of(run: Callable[..., Tensor], chain: Schedule) -> tuple[float, float]:
+    """Return mean and standard deviation of run(V_N, noise). Row 0 of the batch has no noise, each other row one source."""
     v = torch.zeros(chain.n_steps + 2, 1, 2, dtype=torch.float64)
     row = {int(n): i for i, n in enumerate(chain.n[1:], start=2)}
     v[1] = 1
@@ -69,7 +69,7 @@ def recursion(chain: Schedule, m: float, s: float, sigma: np.ndarray, last_noise
 
 
 def gains(name: str, chain: Schedule, s: float) -> float:
-    """V_0 − √γ_0 m as a multiple of V_N − √γ_N m in a deterministic sampler, from its published formula."""
+    """Return the factor from V_N − √γ_N m to V_0 − √γ_0 m of a deterministic sampler, from its published formula."""
     gamma, w, before = chain.gamma, 1.0, None
     alpha, sigma = np.sqrt(gamma), np.sqrt(1 - gamma)
     for k in range(chain.n_steps, 0, -1):
@@ -100,12 +100,12 @@ def test_ancestral_sampling_follows_the_recursion(rule, steps, t_start, s) -> No
     beta, before = 1 - chain.gamma[1:] / chain.gamma[:-1], chain.gamma[:-1]
     noise_free = beta * (1 - before) / (1 - chain.gamma[1:])
     closed = beta * (1 - before * (1 - s**2)) / (1 - chain.gamma[1:] * (1 - s**2))
-    known = {"noise-free": noise_free, "gaussian": beta, "mixed": 0.7 * noise_free + 0.3 * beta, "analytic": closed}[rule]
-    np.testing.assert_allclose(var[1:], known, rtol=1e-9)
+    expected = {"noise-free": noise_free, "gaussian": beta, "mixed": 0.7 * noise_free + 0.3 * beta, "analytic": closed}[rule]
+    np.testing.assert_allclose(var[1:], expected, rtol=1e-9)
     for last_noise in (True, False):
         m, denoise = 7.0, denoiser(7.0, s)
-        law = law_of(lambda v, noise: ancestral(denoise, v, None, chain, var, noise, last_noise), chain)  # noqa: B023
-        np.testing.assert_allclose(law, recursion(chain, m, s, np.r_[0, known], last_noise), rtol=1e-8)
+        moments = moments_of(lambda v, noise: ancestral(denoise, v, None, chain, var, noise, last_noise), chain)  # noqa: B023
+        np.testing.assert_allclose(moments, recursion(chain, m, s, np.r_[0, expected], last_noise), rtol=1e-8)
 
 
 @pytest.mark.parametrize("s", SPREADS)
@@ -114,7 +114,7 @@ def test_ancestral_sampling_follows_the_recursion(rule, steps, t_start, s) -> No
 @pytest.mark.parametrize("name", ["ddim", "heun", "dpm"])
 def test_deterministic_samplers_follow_their_formulas(name, steps, t_start, s) -> None:
     chain, m = COSINE.subchain(min(steps, 100 - t_start), t_start), 7.0
-    mean, std = law_of(lambda v, noise: SAMPLERS[name](denoiser(m, s), v, None, chain, var=None, noise=noise), chain)
+    mean, std = moments_of(lambda v, noise: SAMPLERS[name](denoiser(m, s), v, None, chain, var=None, noise=noise), chain)
     gain = gains(name, chain, s)
     assert std == pytest.approx(abs(gain), rel=1e-8)
     assert mean == pytest.approx((np.sqrt(chain.gamma[0]) - gain * np.sqrt(chain.gamma[-1])) * m, rel=1e-10)
@@ -129,13 +129,13 @@ def test_deterministic_samplers_follow_their_formulas(name, steps, t_start, s) -
         (1, [".977", "1.000", ".9997", "1.000"]),
     ],
 )
-def test_what_a_perfect_network_gives_with_100_cosine_steps(s, printed) -> None:
-    """Noise-free, gaussian, gaussian without noise in the last step, analytic: the first two miss s, the last does not."""
+def test_spread_with_a_perfect_network_and_100_cosine_steps(s, printed) -> None:
+    """Noise-free, gaussian, gaussian without noise in the last step, analytic: only the last rule gives s."""
     for text, (rule, last_noise) in zip(
         printed, [("noise-free", True), ("gaussian", True), ("gaussian", False), ("analytic", True)], strict=True
     ):
         var = variance(rule, COSINE, error_of(s))
-        _, std = law_of(lambda v, eps: ancestral(denoiser(0.0, s), v, None, COSINE, var, eps, last_noise), COSINE)  # noqa: B023
+        _, std = moments_of(lambda v, eps: ancestral(denoiser(0.0, s), v, None, COSINE, var, eps, last_noise), COSINE)  # noqa: B023
         assert f"{std:.{len(text.partition('.')[2])}f}".lstrip("0") == text
 
 
@@ -143,11 +143,11 @@ def test_what_a_perfect_network_gives_with_100_cosine_steps(s, printed) -> None:
 @pytest.mark.parametrize("s", [0, *SPREADS])
 @pytest.mark.parametrize("measured", [False, True])
 def test_the_analytic_variance_recovers_the_spread(steps, s, measured) -> None:
-    """To .1 % with e_n in closed form; with e_n from 400,000 values to .5 % (4.5 standard errors of a standard deviation)."""
+    """To 0.1 % with e_n in closed form; to 0.5 % with e_n from 400,000 values (4.5 standard errors of a standard deviation)."""
     error = measured_error(s) if measured else error_of(s)
     chain = COSINE.subchain(steps)
     var = variance("analytic", chain, error)
-    mean, std = law_of(lambda v, noise: ancestral(denoiser(2.0, s), v, None, chain, var, noise), chain)
+    mean, std = moments_of(lambda v, noise: ancestral(denoiser(2.0, s), v, None, chain, var, noise), chain)
     assert std < 1e-6 if s == 0 else std == pytest.approx(s, rel=5e-3 if measured else 1e-3)
     assert mean == pytest.approx(2, abs=1e-3 * max(s, 1e-3))
 
@@ -161,12 +161,12 @@ def measured_error(s: float) -> np.ndarray:
 
 def test_without_the_noise_of_the_last_step_a_small_spread_is_lost() -> None:
     var = variance("analytic", COSINE, error_of(0.01))
-    _, std = law_of(lambda v, noise: ancestral(denoiser(0.0, 0.01), v, None, COSINE, var, noise, last_noise=False), COSINE)
+    _, std = moments_of(lambda v, noise: ancestral(denoiser(0.0, 0.01), v, None, COSINE, var, noise, last_noise=False), COSINE)
     assert f"{std / 0.01:.2f}" == "0.37"
 
 
-def test_a_single_step_over_a_chain_whose_end_is_all_noise() -> None:
-    """γ_N = 1e-17 makes 1 − β of the jump round to zero; the analytic variance of that one step is s²."""
+def test_a_single_step_from_pure_noise() -> None:
+    """With γ_N = 1e-17, 1 − β of the single step rounds to zero; its analytic variance is s²."""
     chain = Schedule.linear(10).subchain(1)
     assert variance("analytic", chain, error_of(0.5, Schedule.linear(10)))[1] == pytest.approx(0.25, rel=1e-9)
 
@@ -174,8 +174,8 @@ def test_a_single_step_over_a_chain_whose_end_is_all_noise() -> None:
 @each_base
 @pytest.mark.parametrize("name", list(SAMPLERS))
 @pytest.mark.parametrize("s", [0.01, 3])
-def test_samples_have_the_mean_and_covariance_of_the_law(base, name, s) -> None:
-    """Whitened, 20 steps, 1000 fields of 8 nodes: every entry of the covariance (5.2 standard errors: by chance one in 10⁴)."""
+def test_samples_have_the_mean_and_covariance_of_the_distribution(base, name, s) -> None:
+    """1000 whitened fields of 8 nodes, 20 steps: all entries within 5.2 standard errors (false-alarm rate 1e-4)."""
     law, chain, count = as_base(base), COSINE.subchain(20), 1000
     m = torch.as_tensor(law.sample((1, 8), 1, seed=9))
     var = variance("analytic", chain, error_of(s))
@@ -195,7 +195,7 @@ def test_samples_have_the_mean_and_covariance_of_the_law(base, name, s) -> None:
 @each_base
 @pytest.mark.parametrize("s", [0.01, 0.5, 3])
 def test_denoising_error_is_whitened(base, s) -> None:
-    """u₀ ~ N(0, s²I) under any 𝒞: e_n = 1 − (1−γ) tr(𝒞 S⁻¹)/d, S = Cov U_n, on a batch with the exact moments of both laws."""
+    """u₀ ~ N(0, s²I), any 𝒞: e_n = 1 − (1−γ) tr(𝒞 S⁻¹)/d with S = Cov U_n, on a batch with the exact moments of u₀ and ε."""
     root, (_, eps) = as_base(base).sqrt(np.eye(8), 1), pairs(base, s)
     u0, c = pairs(White(), s)[0], root @ root
     covariance = [g * s**2 * np.eye(8) + (1 - g) * c for g in COSINE.gamma]
@@ -210,7 +210,7 @@ def test_denoising_error_is_whitened(base, s) -> None:
 
 
 def pairs(base, s: float) -> tuple[Tensor, Tensor]:
-    """(u₀ − m, ε) with 8 nodes: ±4 times each unit vector of R¹⁶, so with the exact mean and covariance of both laws."""
+    """Return (u₀ − m, ε) with 8 nodes and exactly their mean and covariance: ±4 times each unit vector of R¹⁶, coloured."""
     unit = 4 * np.eye(16)
     root = as_base(base).sqrt(np.concatenate([unit, -unit]).reshape(32, 2, 8), 1)
     return torch.as_tensor(s * root[:, :1]), torch.as_tensor(root[:, 1:])
@@ -218,33 +218,33 @@ def pairs(base, s: float) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("steps", [3, 30])
 @pytest.mark.parametrize("t_start", [1, 20, 70])
-def test_a_chain_that_ends_early_has_the_law_of_the_forward_chain(steps, t_start) -> None:
-    """N(√γ m, γs² + 1 − γ) at t_start, but for V_N ~ N(0, 1) in place of U_N, which differs by √γ_N = 5e-4 in the mean."""
+def test_a_chain_that_ends_early_has_the_distribution_of_the_forward_chain(steps, t_start) -> None:
+    """N(√γ m, γs² + 1 − γ) at t_start, up to the error of V_N ~ N(0, 1) for U_N, whose mean differs by √γ_N m = 1e-3."""
     chain, gamma, s = COSINE.subchain(steps, t_start), COSINE.gamma[t_start], 0.3
     var = variance("analytic", chain, error_of(s))
-    mean, std = law_of(lambda v, noise: ancestral(denoiser(2.0, s), v, None, chain, var, noise), chain)
+    mean, std = moments_of(lambda v, noise: ancestral(denoiser(2.0, s), v, None, chain, var, noise), chain)
     assert std == pytest.approx(np.sqrt(gamma * s**2 + 1 - gamma), rel=1e-6)
     assert mean == pytest.approx(np.sqrt(gamma) * 2, abs=2e-3 * std)
 
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
-def test_the_callback_sees_every_state_on_the_way_down(name) -> None:
-    """With the number n of the full chain and V_n, which is where a chain that ends at n arrives."""
-    chain, seen = COSINE.subchain(10), {}
+def test_the_callback_is_called_with_every_state(name) -> None:
+    """With the number n of the full chain and V_n, the result of a chain with t_start = n."""
+    chain, states = COSINE.subchain(10), {}
     settings = {"var": variance("gaussian", chain), "noise": lambda n: torch.full((2, 1, 4), n / 100, dtype=torch.float64)}
     start = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(2, 1, 4)
-    end = SAMPLERS[name](denoiser(2.0, 0.5), start, None, chain, callback=lambda n, v: seen.update({n: v}), **settings)
-    assert list(seen) == [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
-    assert torch.equal(seen[0], end)
+    end = SAMPLERS[name](denoiser(2.0, 0.5), start, None, chain, callback=lambda n, v: states.update({n: v}), **settings)
+    assert list(states) == [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
+    assert torch.equal(states[0], end)
     for n in (90, 40, 10):
         short = COSINE.subchain((100 - n) // 10, n)
         settings["var"] = variance("gaussian", short)
-        torch.testing.assert_close(SAMPLERS[name](denoiser(2.0, 0.5), start, None, short, **settings), seen[n])
+        torch.testing.assert_close(SAMPLERS[name](denoiser(2.0, 0.5), start, None, short, **settings), states[n])
 
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
-def test_the_condition_reaches_the_denoiser_and_nothing_is_clipped(name) -> None:
-    """The mean is 40·a, far beyond ±1; a Dirac law, so samples are that mean."""
+def test_the_condition_is_passed_to_the_denoiser_and_samples_are_not_clipped(name) -> None:
+    """A Dirac distribution at 40·a, far beyond ±1: all samples are 40·a."""
     a = torch.tensor([1.0, -3.0], dtype=torch.float64).reshape(2, 1, 1)
     start, chain = torch.ones(2, 1, 4, dtype=torch.float64), COSINE.subchain(10)
     end = SAMPLERS[name](
@@ -257,7 +257,7 @@ def test_the_condition_reaches_the_denoiser_and_nothing_is_clipped(name) -> None
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("s", [0.05, 0.5, 1, 3])
 def test_nvlb_is_the_exact_likelihood_with_the_analytic_variance(base, steps, s) -> None:
-    """E[−log p(u₀)] + KL(U_N ‖ N(0, 𝒞)) in closed form; other rules give more unless they are exact, noise-free infinity."""
+    """E[−log p(u₀)] + KL(U_N ‖ N(0, 𝒞)) in closed form. Rules that are not exact give more, the noise-free rule infinity."""
     diffusion, chain, law = Diffusion(COSINE, base), COSINE.subchain(steps), as_base(base)
     u0, eps = pairs(base, s)
     m = torch.linspace(0, 1, 8, dtype=torch.float64)
@@ -291,21 +291,21 @@ def test_mistakes_are_explained(call, message) -> None:
 
 
 def test_one_error_for_several_spreads_is_their_mean() -> None:
-    """What one e_n a step cannot know: of spreads below the last noise level only the mean square comes out.
+    """One e_n per step cannot resolve several spreads below the last noise level: only their mean square is reproduced.
 
-    Quadratic strides keep the last level low with few steps: .1 is right where even strides give nearly .12.
+    Quadratic spacing has a lower last noise level with few steps: it gives 0.1 correctly, where even spacing gives nearly 0.12.
     """
     full, spreads = Schedule.cosine(100), np.array([0.01, 0.1, 1.0])
     signal = full.gamma[:, None] * spreads**2
     error = np.divide(signal, signal + 1 - full.gamma[:, None]).mean(axis=1)
-    found = {}
+    spread = {}
     for spacing in ("even", "quadratic"):
         chain = full.subchain(10, spacing=spacing)
         var, out = variance("analytic", chain, error), np.ones(3)
         for k in range(chain.n_steps, 0, -1):
             total = chain.gamma[k] * spreads**2 + 1 - chain.gamma[k]
             out = (1 - chain.beta[k] / total) ** 2 / (1 - chain.beta[k]) * out + var[k]
-        found[spacing] = np.sqrt(out)
-    assert found["quadratic"][0] < 0.03 < 0.1 < found["even"][0]
-    assert found["quadratic"][1] == pytest.approx(0.1, rel=0.1)
-    assert found["even"][1] > 0.115
+        spread[spacing] = np.sqrt(out)
+    assert spread["quadratic"][0] < 0.03 < 0.1 < spread["even"][0]
+    assert spread["quadratic"][1] == pytest.approx(0.1, rel=0.1)
+    assert spread["even"][1] > 0.115

@@ -1,4 +1,4 @@
-"""The noise schedule: printed values, hand arithmetic, and the law of a jump against the law of its single steps."""
+"""The noise schedule: printed values, hand arithmetic, and transitions of a sub-chain against their single steps."""
 
 import numpy as np
 import pytest
@@ -31,8 +31,8 @@ def test_printed_values_of_the_linear_schedule() -> None:
     assert f"{thousand.gamma[-1]:.3g}" == "4.04e-05"
 
 
-def test_cosine_is_the_squared_cosine_where_no_step_is_cut_off() -> None:
-    """Nichol and Dhariwal: γ_n = f(n)/f(0) but for the last step, whose β would be one."""
+def test_cosine_is_the_squared_cosine_where_beta_is_not_bounded() -> None:
+    """Nichol and Dhariwal: γ_n = f(n)/f(0) except for the last step, whose β would be 1."""
     for n_steps in (4, 100, 999):
         chain = Schedule.cosine(n_steps)
         angle = (np.arange(n_steps + 1) / n_steps + 0.008) / 1.008 * np.pi / 2
@@ -41,7 +41,7 @@ def test_cosine_is_the_squared_cosine_where_no_step_is_cut_off() -> None:
 
 
 def test_linear_has_the_same_sum_of_beta_for_every_number_of_steps() -> None:
-    """Σβ = 1000·(1e-4 + .02)/2 as long as no β is cut off, so that all of them end in about the same noise."""
+    """Σβ = 1000·(1e-4 + .02)/2 as long as no β exceeds its bound, so γ_N depends little on N."""
     for n_steps in (21, 50, 100, 1000):
         assert Schedule.linear(n_steps).beta.sum() == pytest.approx(10.05, rel=1e-10)
     assert Schedule.linear(10).beta.max() == pytest.approx(0.999)
@@ -68,8 +68,8 @@ def test_beta_by_hand() -> None:
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 1])
-def test_a_jump_has_the_law_of_its_single_steps(chain, share) -> None:
-    """Steps u ← √(1−β) u + √β ε one by one from m to n: gain √(1−β_jump), variance β_jump = 1 − γ_n/γ_m."""
+def test_a_transition_of_a_subchain_is_the_product_of_its_single_steps(chain, share) -> None:
+    """Single steps u ← √(1−β) u + √β ε from m to n have the gain √(1−β′) and the variance β′ = 1 − γ_n/γ_m."""
     short = chain.subchain(max(1, round(share * chain.n_steps)))
     np.testing.assert_array_equal(short.gamma, chain.gamma[short.n])
     assert (short.n[0], short.n[-1]) == (0, chain.n_steps)
@@ -83,7 +83,7 @@ def test_a_jump_has_the_law_of_its_single_steps(chain, share) -> None:
         assert short.beta[k] == pytest.approx(1 - chain.gamma[n] / chain.gamma[m], rel=1e-10)
 
 
-def test_strides_are_even() -> None:
+def test_even_spacing() -> None:
     for steps in (1, 3, 7, 40, 99, 100):
         strides = np.diff(Schedule.cosine(100).subchain(steps).n)
         assert strides.size == steps
@@ -113,7 +113,7 @@ def test_a_chain_may_end_early() -> None:
         (lambda: Schedule([1, 0.5, float("nan")]), "γ_0 > γ_1"),
         (lambda: Schedule([1.5, 1.0, 0.5]), "γ_0 > γ_1"),
         (lambda: Schedule([[1, 0.5]]), "γ_0 > γ_1"),
-        (lambda: Schedule([1, 0.5], n=[0, 1, 2]), "one number for each"),
+        (lambda: Schedule([1, 0.5], n=[0, 1, 2]), "one number n for each"),
         (lambda: Schedule([1, 0.5, 0.2], n=[0, 2, 1]), "ascending"),
         (lambda: Schedule([0.9, 0.5]), "γ = 1 at number 0"),
         (lambda: Schedule([1, 0.5], n=[3, 4]), "γ = 1 at number 0"),
@@ -123,6 +123,7 @@ def test_a_chain_may_end_early() -> None:
         (lambda: Schedule.cosine(100).subchain(t_start=100), "from 0 to 99"),
         (lambda: Schedule.cosine(100).subchain(t_start=-1), "from 0 to 99"),
         (lambda: Schedule.cosine(100).subchain(t_start=30).subchain(5), "shortened already"),
+        (lambda: Schedule.cosine(100).subchain(5, spacing="qadratic"), "did you mean 'quadratic'"),
     ],
 )
 def test_mistakes_are_explained(call, message) -> None:
@@ -131,13 +132,13 @@ def test_mistakes_are_explained(call, message) -> None:
 
 
 @pytest.mark.parametrize(("steps", "t_start"), [(1, 0), (2, 0), (5, 0), (20, 0), (99, 0), (100, 0), (10, 50), (50, 50)])
-def test_quadratic_strides_are_short_where_the_noise_is_weak(steps, t_start) -> None:
+def test_quadratic_spacing_is_fine_where_the_noise_level_is_low(steps, t_start) -> None:
     n = Schedule.cosine(100).subchain(steps, t_start, "quadratic").n
     assert (len(n), n[0], n[-1]) == (steps + 1, t_start, 100)
     strides = np.diff(n)
     assert (strides >= 1).all()
-    assert (np.diff(strides) >= -1).all()  # never shorter again, but for rounding
+    assert (np.diff(strides) >= -1).all()  # non-decreasing up to rounding
 
 
-def test_quadratic_strides_by_hand() -> None:
+def test_quadratic_spacing_by_hand() -> None:
     assert Schedule.cosine(100).subchain(5, spacing="quadratic").n.tolist() == [0, 4, 16, 36, 64, 100]

@@ -1,4 +1,4 @@
-"""Test 4: the exact shift, and the law of the pattern."""
+"""Test 4: the exact shift, and the distribution of the pattern."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from pdno.equation import Advection
 
 
 @pytest.mark.parametrize(("points", "t_final", "shift"), [(256, 0.5, 128), (512, 0.5, 256), (1024, 0.5, 512), (100, 0.13, 13)])
-def test_the_exact_shift_with_zeros_from_the_left(points, t_final, shift) -> None:
+def test_solution_is_an_exact_shift_with_zeros_from_the_left(points, t_final, shift) -> None:
     eq = Advection(points=points, t_final=t_final)
     a = eq.sample_input(5, seed=0)
     u = eq.solve(a)
@@ -15,8 +15,8 @@ def test_the_exact_shift_with_zeros_from_the_left(points, t_final, shift) -> Non
     np.testing.assert_array_equal(u[..., :shift], 0)
 
 
-def test_the_shift_is_along_characteristics() -> None:
-    """u(x, t) = u_0(x − t) for a function that is known everywhere."""
+def test_shift_is_along_characteristics() -> None:
+    """u(x, t) = u_0(x − t) for a smooth function."""
     eq = Advection(points=200, t_final=0.25)
     x = eq.grid.axes[0].nodes
     u = eq.solve(np.exp(-100 * (x - 0.3) ** 2)[None])[0]
@@ -25,9 +25,9 @@ def test_the_shift_is_along_characteristics() -> None:
     assert (u[~inside] == 0).all()
 
 
-def test_the_pattern_is_binary_with_the_right_correlation() -> None:
+def test_pattern_is_binary_with_the_exact_correlation() -> None:
     """Far from the ends ã has the kernel of (−∂² + τ²)⁻² on the line, ρ(d) = (1 + τd)e^{−τd}; its signs agree with
-    probability ½ + arcsin ρ/π (5 standard errors; neighbouring pairs are counted once a draw)."""
+    probability ½ + arcsin ρ/π (5 standard errors, one pair of points per draw)."""
     eq, count = Advection(points=1024), 8000
     a = eq.sample_input(count, seed=1)[:, 0]
     assert set(np.unique(a)) == {0.0, 1.0}

@@ -1,4 +1,4 @@
-"""What all four equations promise."""
+"""Properties that all four equations share."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ by_name = pytest.mark.parametrize("eq", SMALL, ids=lambda eq: eq.name)
 
 
 def relative(r: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Norm of each sample's residual over the norm of its solution."""
+    """Return the norm of each residual / the norm of its solution."""
     return np.linalg.norm(r.reshape(len(r), -1), axis=1) / np.linalg.norm(u.reshape(len(u), -1), axis=1)
 
 
@@ -27,8 +27,8 @@ def test_shapes_and_layouts(eq) -> None:
 
 
 @by_name
-def test_residual_is_small_for_the_solution_and_large_for_one_changed_by_a_percent(eq) -> None:
-    """Relative to the size of the terms in the equation, which a change of u by 100 % measures."""
+def test_residual_is_small_for_the_solution_and_large_after_a_change_of_one_percent(eq) -> None:
+    """Relative to the size of the terms of the equation, measured by a change of u by 100 %."""
     a = eq.sample_input(8, seed=1)
     u = eq.solve(a)
     size = relative(eq.residual(2 * u, a), u)
@@ -40,7 +40,7 @@ def test_residual_is_small_for_the_solution_and_large_for_one_changed_by_a_perce
 
 
 @by_name
-def test_neither_inputs_nor_solutions_depend_on_the_batch(eq) -> None:
+def test_inputs_and_solutions_do_not_depend_on_the_batch(eq) -> None:
     a = eq.sample_input(9, seed=2)
     np.testing.assert_array_equal(eq.sample_input(2, seed=2, first=5), a[5:7])
     assert not np.array_equal(eq.sample_input(9, seed=3), a)
@@ -59,7 +59,7 @@ def test_neither_inputs_nor_solutions_depend_on_the_batch(eq) -> None:
     ],
     ids=lambda eq: f"{eq.name}{eq.points}",
 )
-def test_one_index_is_one_input_on_every_grid(fine, coarse) -> None:
+def test_seed_and_index_give_the_same_input_on_every_grid(fine, coarse) -> None:
     a = restrict(fine.sample_input(4, seed=4), fine.grid, coarse.grid)
     np.testing.assert_allclose(a, coarse.sample_input(4, seed=4), atol=1e-12)
 
@@ -101,9 +101,9 @@ def test_settings_rebuild_the_equation(eq) -> None:
     assert EQUATIONS[eq.name](**eq.settings()) == eq
 
 
-def test_settings_are_plain_numbers_however_they_were_given() -> None:
-    given = Darcy(points=np.int64(8), a_low=4, a_high=np.float32(12), tau=3, r=2)  # type: ignore[arg-type]
-    assert repr(given.settings()) == repr(Darcy(points=8).settings())
+def test_settings_are_json_types_for_any_type_of_number() -> None:
+    eq = Darcy(points=np.int64(8), a_low=4, a_high=np.float32(12), tau=3, r=2)  # type: ignore[arg-type]
+    assert repr(eq.settings()) == repr(Darcy(points=8).settings())
 
 
 def test_defaults_are_those_of_the_paper() -> None:
@@ -125,7 +125,7 @@ def test_defaults_are_those_of_the_paper() -> None:
         (lambda: Darcy(a_low=-1), "positive"),
         (lambda: Darcy(a_low=12, a_high=4), "below a_high"),
         (lambda: Burgers(viscosity=0), "positive"),
-        (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[0.5, 0.1]), "do not descend"),
+        (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[0.5, 0.1]), "non-decreasing order"),
         (lambda: Advection(points=33), "16.5 of 33 cells"),
         (lambda: Advection(points=32, t_final=2.0), "whole number from 1 to 32"),
         (lambda: Burgers(points=8).solve(np.ones((1, 8)), times=[]), "one or more times"),
@@ -133,18 +133,18 @@ def test_defaults_are_those_of_the_paper() -> None:
         (lambda: Burgers(points=8).residual(np.ones((3, 8)), np.ones((1, 8))), "u has 3 samples and a has 1"),
         (lambda: Darcy(points=8).residual(np.ones((3, 8, 8)), np.ones((1, 8, 8))), "u has 3 samples and a has 1"),
         (lambda: Burgers(points=8, rtol=2), "from 1e-12 to 1e-2"),
-        (lambda: Burgers(points=8).solve(np.ones((1, 8)), refine=-1), "0 to 4 further rungs"),
+        (lambda: Burgers(points=8).solve(np.ones((1, 8)), refine=-1), "0 to 4 further refinement levels"),
         (lambda: Darcy(points=8).solve(np.ones((1, 8, 8)), f=np.ones((7, 8))), "f has shape"),
         (lambda: Darcy(points=8).solve(np.ones((1, 8, 8)), f=np.nan), "f has NaN"),
         (lambda: Darcy(points=8).solve(1j * np.ones((1, 8, 8))), "real numbers"),
         (lambda: Darcy(a_low="4"), "positive number"),  # type: ignore[arg-type]
-        (lambda: Darcy(points=8).sample_input(-1), "not negative"),
+        (lambda: Darcy(points=8).sample_input(-1), "not be negative"),
         (lambda: Darcy(points=8).solve(np.ones((2, 9, 9))), r"expects \(batch, 1, 8, 8\)"),
         (lambda: Darcy(points=8).solve(np.ones((2, 2, 8, 8))), "has shape"),
         (lambda: Darcy(points=8).solve(np.full((2, 8, 8), np.nan)), "NaN"),
         (lambda: Darcy(points=8).solve(np.zeros((2, 8, 8))), "positive everywhere"),
     ],
 )
-def test_mistakes_are_explained(call, message) -> None:
+def test_invalid_arguments_are_rejected(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Test 3 against Cole–Hopf solutions, published data and its own refinement."""
+"""Test 3 against Cole–Hopf solutions, published data and refined solutions."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "burgers_neuralop" /
 
 
 def exact(x: np.ndarray, t: float, viscosity: float, speed: float, depth: float = 0.9) -> np.ndarray:
-    """The solution of φ = 1 + depth·e^{−4π²νt} cos 2πx, by hand: u = −(2ν/c) φ_x/φ."""
+    """Return the solution u = −(2ν/c) φ_x/φ for φ = 1 + depth·e^{−4π²νt} cos 2πx."""
     decay = depth * np.exp(-4 * np.pi**2 * viscosity * t)
     return 2 * viscosity / speed * 2 * np.pi * decay * np.sin(2 * np.pi * x) / (1 + decay * np.cos(2 * np.pi * x))
 
@@ -31,8 +31,8 @@ def test_cole_hopf_solution(viscosity, speed, points) -> None:
     np.testing.assert_allclose(cole_hopf(u[:1], 1.0, viscosity, speed)[0], truth[2], atol=1e-9)
 
 
-def test_a_mean_only_carries_the_solution_along() -> None:
-    """Galilean invariance: from a + m comes m + u(x − c·m·t); with c·m·t = ¼ a shift by a quarter of the points."""
+def test_mean_of_the_initial_condition_shifts_the_solution() -> None:
+    """Galilean invariance: the solution from a + m is m + u(x − c·m·t); c·m·t = ¼ shifts by a quarter of the points."""
     eq = Burgers(points=128)
     a = eq.sample_input(3, seed=0)
     m = 0.25 / eq.speed
@@ -41,7 +41,7 @@ def test_a_mean_only_carries_the_solution_along() -> None:
     np.testing.assert_allclose(eq.residual(moved, a + m), 0, atol=1e-6)
 
 
-def test_the_benchmark_does_not_change_when_resolution_is_doubled_and_the_step_halved() -> None:
+def test_benchmark_does_not_change_when_resolution_is_doubled_and_the_step_halved() -> None:
     eq = Burgers(points=2048)
     a = eq.sample_input(24, seed=1)
     u, finer = eq.solve(a), eq.solve(a, refine=1)
@@ -54,7 +54,7 @@ def test_the_benchmark_does_not_change_when_resolution_is_doubled_and_the_step_h
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason=f"the published data are not at {PUBLISHED}")
 def test_published_data() -> None:
-    """Every fourth of 1200 samples by another group's solver: viscosity .01, 16 points, 17 times; the mean error at each."""
+    """Every fourth of 1200 samples of another group's solver, viscosity 0.01, 16 points: the mean error at each of 17 times."""
     with np.load(PUBLISHED) as file:
         a, truth = (np.concatenate([file[f"{name}_train"], file[f"{name}_test"]])[::4] for name in ("u0", "u"))
     eq = Burgers(points=16, viscosity=0.01, speed=1.0, t_final=0.96)
@@ -68,25 +68,25 @@ def test_published_data() -> None:
     ("wave", "t_final"),
     [(lambda x: np.sin(2 * np.pi * x) + 0.3 * np.sin(120 * np.pi * x), 0.005), (lambda x: 1 + np.sin(100 * np.pi * x), 0.01)],
 )
-def test_what_the_lower_rungs_cannot_see_is_not_lost(wave, t_final) -> None:
-    """Inputs with a gap in their spectrum: on 64 and on 128 points they look alike, and wrong."""
+def test_modes_that_coarse_levels_do_not_resolve_are_kept(wave, t_final) -> None:
+    """Inputs with a gap in their spectrum: the solutions on 64 and on 128 points agree and are both wrong."""
     eq = Burgers(points=1024, t_final=t_final)
     a = wave(eq.grid.axes[0].nodes)[None]
     u = eq.solve(a)
     assert np.linalg.norm(eq.residual(u, a)) < 1e-6 * np.linalg.norm(u)
 
 
-def test_the_integrator_has_order_four() -> None:
-    """ETDRK4 at a fixed resolution against itself with 512 steps."""
+def test_integrator_has_order_four() -> None:
+    """ETDRK4 at a fixed resolution against a reference with 512 steps."""
     x = np.arange(64) / 64
     v = np.fft.rfft(exact(x, 0, 0.02, 1.0)[None], norm="forward")[:, :22]
     k = 2 * np.pi * np.arange(22.0)
 
-    def march(steps: int) -> np.ndarray:
+    def integrate(steps: int) -> np.ndarray:
         return _etdrk4(v, k, 1.0 / steps, steps, 0.02, 1.0, 64)
 
-    reference = march(512)
-    errors = [np.linalg.norm(march(steps) - reference) for steps in (8, 16, 32)]
+    reference = integrate(512)
+    errors = [np.linalg.norm(integrate(steps) - reference) for steps in (8, 16, 32)]
     orders = np.log2(np.divide(errors[:-1], errors[1:]))
     assert (orders > 3.7).all(), orders
 
@@ -103,14 +103,14 @@ def test_times() -> None:
     np.testing.assert_allclose(u.mean(axis=-1), a.mean(axis=-1).repeat(4, axis=1), atol=1e-12)  # the mean is conserved
 
 
-def test_what_does_not_converge_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr("pdno.equation.burgers.LAST", 256)
+def test_solve_that_does_not_converge_is_rejected(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.equation.burgers.MAX_POINTS", 256)
     eq = Burgers(points=8, viscosity=1e-5, speed=1.0)
     with pytest.raises(UserError, match=r"did not converge .* within 256 points .* viscosity = 1e-05 is too small"):
         eq.solve(np.sin(2 * np.pi * eq.grid.axes[0].nodes)[None])
 
 
-def test_a_residual_that_cannot_be_had_is_refused() -> None:
+def test_residual_that_cannot_be_computed_is_rejected() -> None:
     eq = Burgers(points=64, viscosity=1e-3, speed=1.0)
     a = eq.sample_input(4, seed=4)
     with pytest.raises(UserError, match="orders of magnitude"):
@@ -118,7 +118,7 @@ def test_a_residual_that_cannot_be_had_is_refused() -> None:
 
 
 @pytest.mark.parametrize("factor", [1e5, 1e200])
-def test_a_hopeless_amplitude_is_refused_at_once(factor) -> None:
+def test_excessive_amplitude_is_rejected_at_once(factor) -> None:
     eq = Burgers(points=32)
     with pytest.raises(UserError, match="is too small for an amplitude"):
         eq.solve(factor * eq.sample_input(1))

@@ -1,4 +1,4 @@
-"""Test 2: order of convergence, hand arithmetic, the law of the coefficient."""
+"""Test 2: order of convergence, hand arithmetic, the distribution of the coefficient."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from pdno.equation import Darcy
 
 
 def manufactured(eq: Darcy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """a = 1 + x/2 + y²/3, u = sin πx sin 2πy, f = −∇·(a ∇u)."""
+    """Return a = 1 + x/2 + y²/3, u = sin πx sin 2πy and f = −∇·(a ∇u)."""
     x, y = eq.grid.mesh()
     pi = np.pi
     a = 1 + x / 2 + y**2 / 3
@@ -17,7 +17,7 @@ def manufactured(eq: Darcy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def torsion(points: int) -> np.ndarray:
-    """Solution of −Δu = 1 by its double sine series."""
+    """Return the solution of −Δu = 1 by its double sine series."""
     m = np.arange(1, 800, 2.0)
     waves = np.sin(np.pi * m[:, None] * (np.arange(points) + 0.5) / points)
     return waves.T @ (16 / (np.pi**4 * np.outer(m, m) * (m[:, None] ** 2 + m**2))) @ waves
@@ -51,8 +51,8 @@ def test_two_by_two_by_hand() -> None:
     np.testing.assert_allclose([r[0, 0], r[1, 1]], [expected[0, 0], expected[1, 1]])
 
 
-def test_residual_equals_the_balance_of_fluxes() -> None:
-    """Every cell's fluxes summed face by face, in a loop."""
+def test_residual_equals_the_flux_balance() -> None:
+    """The fluxes of every cell, summed face by face in a loop."""
     n = 5
     a, u = 1 + np.random.default_rng(0).random((2, n, n))
     balance = np.zeros((n, n))
@@ -67,15 +67,15 @@ def test_residual_equals_the_balance_of_fluxes() -> None:
     np.testing.assert_allclose(Darcy(points=n).residual(u[None], a[None])[0], balance - 1, rtol=1e-12)
 
 
-def test_constant_coefficient_scales_out() -> None:
+def test_solution_is_inversely_proportional_to_a_constant_coefficient() -> None:
     eq = Darcy(points=16)
     one, seven = eq.solve(np.stack([np.ones((16, 16)), np.full((16, 16), 7.0)]))
     np.testing.assert_allclose(seven, one / 7)
     np.testing.assert_allclose(Darcy(points=128).solve(np.ones((1, 128, 128)))[0], torsion(128), atol=2e-5)
 
 
-def test_the_coefficient_has_the_correlation_of_its_field() -> None:
-    """Two points have the same phase with probability ½ + arcsin(ρ)/π, ρ the correlation of the field without its constant
+def test_coefficient_has_the_correlation_of_its_field() -> None:
+    """Two points have the same phase with probability ½ + arcsin(ρ)/π, ρ the correlation of the field without the constant
     mode (5 standard errors at three pairs of points)."""
     eq, count = Darcy(points=16), 1500
     k = np.pi * np.arange(200.0)
@@ -94,7 +94,7 @@ def test_the_coefficient_has_the_correlation_of_its_field() -> None:
         assert abs(agree - expected) < 5 * np.sqrt(expected * (1 - expected) / count), (p, q)
 
 
-def test_a_source_for_each_sample_in_either_layout() -> None:
+def test_source_per_sample_in_either_layout() -> None:
     eq = Darcy(points=8)
     a, f = eq.sample_input(3), np.random.default_rng(1).random((3, 8, 8))
     u = eq.solve(a, f[:, None])
@@ -103,8 +103,8 @@ def test_a_source_for_each_sample_in_either_layout() -> None:
     np.testing.assert_array_equal(eq.solve(a, f[0])[0], u[0])
 
 
-def test_the_coefficient_has_two_phases_of_equal_share_and_the_right_size_of_solution() -> None:
-    """By symmetry each phase has probability ½ in every cell; u_max is about .01, the paper's number."""
+def test_phases_are_equally_likely_and_the_solution_has_the_size_of_the_paper() -> None:
+    """By symmetry each phase has probability ½ in every cell; u_max is about 0.01 in the paper."""
     eq = Darcy(points=16)
     a = eq.sample_input(1500, seed=1)
     assert set(np.unique(a)) == {4.0, 12.0}

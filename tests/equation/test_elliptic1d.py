@@ -1,4 +1,4 @@
-"""Test 1 against its closed form."""
+"""Test 1 against the closed form."""
 
 from itertools import pairwise
 
@@ -10,8 +10,8 @@ from pdno import UserError
 from pdno.equation import Elliptic1D
 
 
-def test_a_reciprocal_polynomial_is_solved_to_rounding() -> None:
-    """a = 1/(1 + x/2 + x²/3): u is the cubic ∫ (1 + ξ/2 + ξ²/3) dξ over its value at one."""
+def test_reciprocal_polynomial_is_solved_up_to_rounding() -> None:
+    """a = 1/(1 + x/2 + x²/3): u(x) = I(x)/I(1) with the cubic I = ∫ (1 + ξ/2 + ξ²/3) dξ."""
     eq = Elliptic1D(points=33)
     x = eq.grid.axes[0].nodes
 
@@ -23,8 +23,8 @@ def test_a_reciprocal_polynomial_is_solved_to_rounding() -> None:
 
 
 @pytest.mark.parametrize(("log_scale", "tolerance"), [(0.1, 1e-9), (0.5, 1e-8)])
-def test_the_paper_s_field_against_adaptive_quadrature(log_scale, tolerance) -> None:
-    """u(x) = ∫_{−1}^x a⁻¹ / ∫_{−1}^1 a⁻¹ with a = exp(log_scale·V), at 128 points; the promise is 1e-6."""
+def test_field_of_the_paper_against_adaptive_quadrature(log_scale, tolerance) -> None:
+    """u(x) = ∫_{−1}^x a⁻¹ / ∫_{−1}^1 a⁻¹ with a = exp(log_scale·V), at 128 points."""
     eq = Elliptic1D(points=128, log_scale=log_scale)
     cosine, sine = np.random.default_rng(0).standard_normal((2, 5))
     k = np.arange(1, 6)
@@ -40,7 +40,7 @@ def test_the_paper_s_field_against_adaptive_quadrature(log_scale, tolerance) -> 
     assert np.abs(u - exact).max() < tolerance
 
 
-def test_the_quadrature_has_order_eight() -> None:
+def test_quadrature_has_order_eight() -> None:
     errors = []
     for points in (17, 33, 65):
         x = np.linspace(-1, 1, points)
@@ -52,13 +52,13 @@ def test_the_quadrature_has_order_eight() -> None:
     assert (orders > 7.5).all(), (orders, errors)
 
 
-def test_a_coefficient_that_the_grid_does_not_resolve_is_refused() -> None:
+def test_unresolved_coefficient_is_rejected() -> None:
     eq = Elliptic1D(points=128, log_scale=100)
-    with pytest.raises(UserError, match="take more points, or a smaller log_scale"):
+    with pytest.raises(UserError, match="use more points, or a smaller log_scale"):
         eq.solve(eq.sample_input(5))
 
 
-def test_flux_is_constant_and_boundary_rows_count() -> None:
+def test_residual_has_flux_differences_and_boundary_values() -> None:
     eq = Elliptic1D(points=16)
     a = eq.sample_input(2, seed=1)
     r = eq.residual(eq.solve(a) + 0.25, a)
@@ -66,7 +66,7 @@ def test_flux_is_constant_and_boundary_rows_count() -> None:
     np.testing.assert_allclose(r[..., [0, -1]], 0.25, atol=1e-12)
 
 
-def test_inputs_are_log_normal_with_the_kernel_of_the_paper() -> None:
+def test_inputs_are_log_normal_with_the_covariance_of_the_paper() -> None:
     """log a/log_scale has the covariance Σ_{k≤5} cos πk(x₂ − x₁)/5 (5 standard errors at 17 × 17 pairs, 4000 draws)."""
     eq = Elliptic1D(points=17, log_scale=0.3)
     v = np.log(eq.sample_input(4000, seed=2)[:, 0]) / 0.3

@@ -1,7 +1,6 @@
-"""Diagnostics judge: the honest forecaster passes, each kind of dishonest one is called by its name.
+"""Calibration diagnostics: calibrated predictions pass, and each kind of defect is named.
 
-Seeds are fixed. With another one, each check of a rate or of z standard errors would fail by chance with the probability that
-stands beside it.
+Seeds are fixed. With another seed, a check of a rate or of z standard errors would fail with the probability stated beside it.
 """
 
 import numpy as np
@@ -11,18 +10,16 @@ from scipy import stats
 from pdno import UserError
 from pdno.evaluation.calibration import (
     Diagnosis,
-    Ranks,
     coverage,
     diagnose,
-    functionals,
     pit,
     rank_histogram,
     sharpness,
     spread_skill,
 )
 
-SETS = 500  # data sets of which alarms are counted
-BOUND = int(stats.binom.ppf(1 - 1e-4, SETS, 0.01))  # alarms; more come by chance in one of 10⁴ runs, at a rate of 0.01
+SETS = 500  # data sets that are tested
+BOUND = int(stats.binom.ppf(1 - 1e-4, SETS, 0.01))  # rejections; exceeded with probability 10⁻⁴ at a rate of 0.01
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -43,57 +40,9 @@ NULLS = {  # standard normals of shape (set, sample, point), by dependence withi
 }
 
 
-class TestPIT:
-    @pytest.mark.parametrize("M", [1, 2, 10])
-    @pytest.mark.parametrize("discrete", [False, True], ids=["continuous", "with ties"])
-    def test_is_uniform_for_any_number_of_members(self, M, discrete) -> None:
-        """Ranks 0 … M are equally likely, ties or not: chi-square over 4 bins a rank. Chance: 10⁻³."""
-        draws = rng(M).integers(0, 3, size=(M + 1, 20_000)) if discrete else rng(M).normal(size=(M + 1, 20_000))
-        values = pit(draws[1:, None], draws[0, None], seed=4)
-        counts, _ = np.histogram(values, bins=4 * (M + 1), range=(0, 1))
-        assert stats.chisquare(counts).pvalue > 1e-3
-
-    def test_by_hand(self) -> None:
-        """Of five members two lie below and two tie: PIT lies in [2/6, 5/6], at the place of v."""
-        ranks = Ranks([1.0], seed=3, index=8)
-        ranks.add([[0.0], [1.0], [0.5]])
-        ranks.add([[1.0], [9.0]])
-        v = Ranks([-1.0], seed=3, index=8)
-        v.add([[0.0]])  # (0 + v·1) / 2
-        np.testing.assert_allclose(ranks.pit, (2 + 3 * 2 * v.pit) / 6)
-
-    def test_streaming_equals_arrays(self) -> None:
-        members, u = rng().normal(size=(7, 3, 2, 5)), rng(1).normal(size=(3, 2, 5))
-        u[1, 0, 2] = np.nan
-        whole = pit(members, u, seed=5)
-        for i in range(3):
-            ranks = Ranks(u[i], seed=5, index=i)
-            for cut in (slice(0, 1), slice(1, 1), slice(1, 6), slice(6, 7)):
-                ranks.add(members[cut, i])
-            np.testing.assert_array_equal(ranks.pit, whole[i])
-            assert ranks.count == 7
-        np.testing.assert_array_equal(np.isnan(whole), np.isnan(u))
-
-    def test_without_members(self) -> None:
-        assert np.isnan(Ranks(np.zeros((1, 4))).pit).all()
-
-    def test_members_do_not_matter_where_u_is_unknown(self) -> None:
-        ranks = Ranks([0.0, np.nan])
-        ranks.add([[1.0, np.nan]])
-        assert ranks.pit[0] < 0.5
-
-    def test_refuses(self) -> None:
-        with pytest.raises(UserError, match=r"shape \(4,\), expected \(k, 4\)"):
-            Ranks(np.zeros(4)).add(np.zeros(4))
-        with pytest.raises(UserError, match="NaN or infinite where u is known"):
-            Ranks(np.zeros(1)).add([[np.nan]])
-        with pytest.raises(UserError, match=r"expected \(member, sample, …\)"):
-            pit(np.zeros((3, 2)), np.zeros(3))
-
-
 class TestCurves:
     def test_coverage_of_half_the_spread(self) -> None:
-        """A Gaussian forecast with std ½ for N(0, 1): 2Φ(½·Φ⁻¹(½ + ½·level)) − 1. Chance at 4 errors: 3·10⁻⁴."""
+        """A Gaussian prediction with std ½ for N(0, 1): 2Φ(½·Φ⁻¹(½ + ½·level)) − 1. Probability at 4 errors: 3·10⁻⁴."""
         levels = np.array([0.5, 0.8, 0.9, 0.95, 1.0])
         values = stats.norm.cdf(2 * rng().normal(size=(400, 1, 25)))
         curve = coverage(values, levels)
@@ -102,8 +51,8 @@ class TestCurves:
         np.testing.assert_allclose(curve.error, np.sqrt(expected * (1 - expected) / 10_000), rtol=0.25)
         np.testing.assert_array_equal(curve.levels, levels)
 
-    def test_error_is_that_of_samples(self) -> None:
-        """Copies of a point add nothing: with 100 of them the error is that of one."""
+    def test_error_is_over_samples(self) -> None:
+        """Copies of a point add no information: the error of 100 copies is that of one."""
         one = rng().random((50, 1))
         single, many = (coverage(np.repeat(one, k, axis=1), [0.5]) for k in (1, 100))
         np.testing.assert_allclose(many.error, single.error)
@@ -123,7 +72,7 @@ class TestCurves:
     def test_masks_and_weights(self) -> None:
         values = rng().random((6, 1, 8))
         mask = rng(1).random((6, 1, 8)) > 0.4
-        mask[3] = False  # a sample of which nothing is known
+        mask[3] = False  # a sample without observed points
         weights = np.arange(1.0, 9.0)
         expected = [
             np.average(np.abs(p[m] - 0.5) <= 0.3, weights=weights[m[0]]) for p, m in zip(values, mask, strict=True) if m.any()
@@ -145,14 +94,14 @@ class TestCurves:
         assert sharpness([[0.0, 0.0]], [[1.0, 5.0]], mask=[[True, False]]).value == 1
         assert sharpness([[0.0, 0.0]], [[1.0, 5.0]], weights=[3.0, 1.0]).value == 2
 
-    def test_refuses(self) -> None:
+    def test_invalid_arguments(self) -> None:
         with pytest.raises(UserError, match="between 0 and 1; 90 % is"):
             coverage([[0.5]], [90])
         with pytest.raises(UserError, match="bins = 0"):
             rank_histogram([[0.5]], bins=0)
         with pytest.raises(UserError, match=r"PIT has values outside \[0, 1\]"):
             coverage([[1.5]], [0.9])
-        with pytest.raises(UserError, match=r"mask of shape \(3,\) does not fit \(1, 2\)"):
+        with pytest.raises(UserError, match=r"mask of shape \(3,\) does not broadcast to \(1, 2\)"):
             coverage([[0.5, 0.5]], [0.9], mask=[True] * 3)
         with pytest.raises(UserError, match="none of the points"):
             coverage([[np.nan, 0.5]], [0.9], mask=[True, False])
@@ -164,30 +113,30 @@ class TestCurves:
             sharpness([[1.0]], [0.0])
 
 
-def alarms(values: np.ndarray) -> int:
-    return sum(not diagnose(one).honest for one in values)
+def rejections(values: np.ndarray) -> int:
+    return sum(not diagnose(one).passed for one in values)
 
 
-class TestFalseAlarms:
+class TestFalsePositives:
     @pytest.mark.parametrize("dependence", NULLS)
-    def test_the_honest_pass(self, dependence) -> None:
-        assert alarms(stats.norm.cdf(NULLS[dependence](SETS, 30))) <= BOUND
+    def test_calibrated_predictions_pass(self, dependence) -> None:
+        assert rejections(stats.norm.cdf(NULLS[dependence](SETS, 30))) <= BOUND
 
-    def test_few_samples_that_move_as_one(self) -> None:
-        """One uniform a sample, five samples: the t-test with n − 1 degrees of freedom would raise 22 alarms of 500."""
-        assert alarms(rng(6).random((SETS, 5, 1))) <= BOUND
+    def test_few_samples_of_fully_dependent_points(self) -> None:
+        """One uniform per sample, five samples: the t-test with n − 1 degrees of freedom would reject 22 of 500."""
+        assert rejections(rng(6).random((SETS, 5, 1))) <= BOUND
 
     def test_finite_ensembles(self) -> None:
-        """The whole chain, with M = 3 members of the same smooth law as the truth, whose scale depends on the input."""
+        """M = 3 members from the distribution of the truth, smooth fields whose scale depends on the input."""
         draws = smooth(rng(7).normal(size=(4, SETS * 10, 16))) * np.exp(rng(8).normal(size=(SETS * 10, 1)))
-        assert alarms(pit(draws[1:], draws[0]).reshape(SETS, 10, 16)) <= BOUND
+        assert rejections(pit(draws[1:], draws[0]).reshape(SETS, 10, 16)) <= BOUND
 
     def test_p_is_uniform_or_larger(self) -> None:
-        """Of 300 sets of 60 samples, the share with p ≤ x is at most x. Chance at 4 errors: 3·10⁻⁵ each."""
+        """Of 300 sets of 60 samples, a fraction ≤ x has p ≤ x. Probability at 4 standard errors: 3·10⁻⁵ each."""
         p = np.array([diagnose(one).p for one in rng(9).random((300, 60, 4))])
         for x in (0.05, 0.2, 0.5):
             assert np.mean(p <= x) <= x + 4 * np.sqrt(x * (1 - x) / 300)
-        assert np.mean(p <= 0.5) > 0.25  # and it is no empty promise
+        assert np.mean(p <= 0.5) > 0.25  # the test is not overly conservative
 
 
 def bimodal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -195,10 +144,10 @@ def bimodal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
     return 0.9 * generator.choice([-1, 1], size=shape) + np.sqrt(1 - 0.81) * generator.normal(size=shape)
 
 
-TRUTHS = {  # of which the forecast is N(0, 1): draws of shape, and what is to be found
-    "forecast ½ too high": (lambda g, shape: g.normal(size=shape) - 0.5, "biased high"),
-    "forecast ½ too low": (lambda g, shape: g.normal(size=shape) + 0.5, "biased low"),
-    "forecast 2 too high": (lambda g, shape: g.normal(size=shape) - 2, "biased high"),
+TRUTHS = {  # the prediction is N(0, 1): draws of the truth, and the expected finding
+    "prediction ½ too high": (lambda g, shape: g.normal(size=shape) - 0.5, "biased high"),
+    "prediction ½ too low": (lambda g, shape: g.normal(size=shape) + 0.5, "biased low"),
+    "prediction 2 too high": (lambda g, shape: g.normal(size=shape) - 2, "biased high"),
     "half as wide": (lambda g, shape: 2 * g.normal(size=shape), "too narrow"),
     "twice as wide": (lambda g, shape: 0.5 * g.normal(size=shape), "too wide"),
     "exponential truth": (lambda g, shape: g.exponential(size=shape) - 1, "skewed"),
@@ -207,29 +156,29 @@ TRUTHS = {  # of which the forecast is N(0, 1): draws of shape, and what is to b
 
 
 class TestPower:
-    """Forecasts N(0, 1), of right mean and variance where the shape is wrong; 200 data sets each."""
+    """Predictions N(0, 1), with correct mean and variance where the shape is wrong; 200 data sets each."""
 
     @pytest.mark.parametrize("kind", TRUTHS)
-    def test_each_is_called_by_its_name(self, kind) -> None:
-        """30 samples of 16 independent points: in at least 95 % the word is found, and comes first."""
+    def test_each_defect_is_named(self, kind) -> None:
+        """30 samples of 16 independent points: in at least 95 % the expected finding is the first."""
         draw, word = TRUTHS[kind]
         found = [diagnose(one).findings[:1] == (word,) for one in stats.norm.cdf(draw(rng(10), (200, 30, 16)))]
         assert np.mean(found) >= 0.95
 
     @pytest.mark.parametrize("kind", TRUTHS)
-    def test_also_if_points_move_as_one(self, kind) -> None:
-        """One number a field, in 100 samples instead of 30: each is as good as any 100 independent numbers."""
+    def test_fully_dependent_points(self, kind) -> None:
+        """One number per field, in 100 samples instead of 30."""
         draw, word = TRUTHS[kind]
         values = np.repeat(stats.norm.cdf(draw(rng(11), (200, 100, 1))), 16, axis=2)
         assert np.mean([word in diagnose(one).findings for one in values]) >= 0.95
 
     def test_laplace_truth(self) -> None:
-        """Heavy tails of the same variance: a small error (c_2 = −0.20, c_4 = 0.23), seen with 100 samples of 16 points."""
+        """Heavy tails of the same variance: a small defect (c_2 = −0.20, c_4 = 0.23), detected in 100 samples of 16 points."""
         values = stats.norm.cdf(rng(12).laplace(scale=np.sqrt(0.5), size=(200, 100, 16)))
         assert np.mean(["wrong shape" in diagnose(one).findings for one in values]) >= 0.95
 
     def test_from_members(self) -> None:
-        """With 10 members of a forecast of half the spread."""
+        """10 members with half the spread of the truth."""
         u, members = rng(13).normal(size=(40, 1, 16)), 0.5 * rng(14).normal(size=(10, 40, 1, 16))
         assert diagnose(pit(members, u)).findings[0] == "too narrow"
 
@@ -259,16 +208,16 @@ class TestDiagnosis:
         np.testing.assert_allclose([d.orders[i].p for i in order], adjusted)
         assert d.p == pytest.approx(adjusted[0])
         assert order[0] == 0
-        assert not d.honest
-        assert d.judged
+        assert not d.passed
+        assert d.enough_samples
 
-    def test_alarm_decides(self) -> None:
+    def test_alpha_is_the_threshold_of_p(self) -> None:
         values = stats.norm.cdf(rng(1).normal(size=(20, 1)) - 0.8)
         p = diagnose(values).p
-        assert diagnose(values, alarm=1.001 * p).findings == ("biased high",)
-        assert diagnose(values, alarm=0.999 * p).honest
-        with pytest.raises(UserError, match="alarm = 5"):
-            diagnose(values, alarm=5)
+        assert diagnose(values, alpha=1.001 * p).findings == ("biased high",)
+        assert diagnose(values, alpha=0.999 * p).passed
+        with pytest.raises(UserError, match="alpha = 5"):
+            diagnose(values, alpha=5)
 
     @pytest.mark.parametrize(
         ("value", "first"), [(0.5, "too wide"), (0.0, "biased high"), (1.0, "biased low"), (0.5 + 1e-13, "too wide")]
@@ -279,8 +228,8 @@ class TestDiagnosis:
         assert d.findings[0] == first
         assert all(0 <= one.p <= 1 for one in d.orders)
 
-    def test_a_sure_and_wrong_forecast(self) -> None:
-        """Members that are all the same: PIT ≤ 1/(M + 1) or ≥ M/(M + 1)."""
+    def test_a_prediction_without_spread(self) -> None:
+        """Equal members: PIT ≤ 1/(M + 1) or ≥ M/(M + 1)."""
         u = rng().normal(size=(20, 1, 4))
         assert diagnose(pit(np.zeros((50, 20, 1, 4)), u)).findings[0] == "too narrow"
 
@@ -291,59 +240,13 @@ class TestDiagnosis:
         d = diagnose(values)
         assert isinstance(d, Diagnosis)
         assert np.isnan(d.p)
-        assert (d.findings, d.judged, d.honest, d.samples, len(d.orders)) == ((), False, True, samples, 4)
-
-
-def ranked(truth: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """PIT (sample, 2) of the functionals of fields (sample, channel, *grid) among members (member, sample, …)."""
-    return pit(np.stack([functionals(one) for one in members]), functionals(truth))
-
-
-class TestFunctionals:
-    def test_by_hand(self) -> None:
-        """On 2 × 3 points: neighbours differ by 1 along the second axis (4 pairs) and by 3 along the first (3 pairs)."""
-        field = np.arange(6.0).reshape(1, 1, 2, 3)
-        np.testing.assert_allclose(functionals(field), [[2.5, (4 * 1 + 3 * 9) / 7]])
-        mask = np.array([[[True, True, False], [True, False, False]]])
-        np.testing.assert_allclose(functionals(np.where(mask, field, np.nan), mask=mask), [[4 / 3, (1 + 9) / 2]])
-        np.testing.assert_allclose(functionals(np.full((2, 1), 3.0)), [[3, 0], [3, 0]])  # no neighbours
-        np.testing.assert_allclose(functionals(np.concatenate([field, field + 5], axis=1))[0, 0], 5)
-
-    def test_a_lost_shared_mode(self) -> None:
-        """Truth N(0, ½) + a shared shift N(0, ½), forecast N(0, 1) at independent points: ranks of points see nothing."""
-        shift, white = rng(20).normal(size=(60, 1, 1, 1)), rng(21).normal(size=(60, 1, 8, 8))
-        truth = np.sqrt(0.5) * (shift + white)
-        members = rng(22).normal(size=(30, *truth.shape))
-        assert diagnose(pit(members, truth)).honest
-        values = ranked(truth, members)
-        assert diagnose(values[:, :1]).findings[0] == "too narrow"
-        assert diagnose(values[:, 1:]).findings[0] == "biased high"  # the forecast is too rough
-
-    def test_too_smooth_a_forecast(self) -> None:
-        """Chance, here and above: the alarm's, 0.01, that ranks of points see what is not there."""
-        truth = rng(26).normal(size=(60, 1, 16))
-        members = smooth(rng(27).normal(size=(30, 60, 1, 16)))
-        assert diagnose(pit(members, truth)).honest
-        values = ranked(truth, members)
-        assert diagnose(values[:, :1]).findings[0] == "too wide"
-        assert diagnose(values[:, 1:]).findings[0] == "biased low"
-
-    def test_the_honest_pass(self) -> None:
-        draws = smooth(rng(25).normal(size=(10, 100 * 20, 1, 16)))
-        values = ranked(draws[0], draws[1:]).reshape(100, 20, 2)
-        assert alarms(values[:, :, :1]) + alarms(values[:, :, 1:]) <= stats.binom.ppf(1 - 1e-4, 200, 0.01)
-
-    def test_refuses(self) -> None:
-        with pytest.raises(UserError, match=r"expected \(k, channel"):
-            functionals(np.zeros(3))
-        with pytest.raises(UserError, match="0 known points"):
-            functionals(np.zeros((1, 1, 3)), mask=np.zeros((1, 3), dtype=bool))
+        assert (d.findings, d.enough_samples, d.passed, d.samples, len(d.orders)) == ((), False, True, samples, 4)
 
 
 class TestSpreadSkill:
     @pytest.mark.parametrize("M", [2, 5])
-    def test_is_one_for_the_honest(self, M) -> None:
-        """With √(1 + 1/M), which matters: without it the ratio is 0.82 or 0.91. Chance at 4 errors: 6·10⁻⁵."""
+    def test_is_one_for_calibrated_predictions(self, M) -> None:
+        """Without the factor √(1 + 1/M) the ratio would be 0.82 or 0.91. Probability at 4 errors: 6·10⁻⁵."""
         scale = np.exp(0.5 * rng(30).normal(size=(1000, 1, 1)))
         draws = scale * rng(31 + M).normal(size=(M + 1, 1000, 1, 20))
         std, error = draws[1:].std(axis=0, ddof=1), draws[0] - draws[1:].mean(axis=0)
@@ -359,7 +262,7 @@ class TestSpreadSkill:
         np.testing.assert_allclose(result.skill / result.spread, 1, atol=4 / np.sqrt(2 * 2000))
 
     def test_error_of_the_ratio(self) -> None:
-        """Against the spread of the ratio over 300 repetitions."""
+        """Compared with the spread of the ratio over 300 repetitions."""
         std = np.exp(0.3 * rng(35).normal(size=(300, 40, 1, 1))) * np.ones(5)
         shared = rng(36).normal(size=(300, 40, 1, 1))
         results = [
@@ -369,7 +272,7 @@ class TestSpreadSkill:
 
     def test_by_hand(self) -> None:
         result = spread_skill([[1.0, 2.0], [2.0, 3.0]], [[1.0, -1.0], [7.0, 2.0]], members=1, bins=4)
-        np.testing.assert_array_equal(result.count, [1, 2, 1])  # equal std stay together
+        np.testing.assert_array_equal(result.count, [1, 2, 1])  # equal std stay in one bin
         np.testing.assert_allclose(result.spread, np.sqrt(2) * np.array([1, 2, 3]))
         np.testing.assert_allclose(result.skill, [1, 5, 2])
         assert result.ratio == pytest.approx(np.sqrt(2 * 18 / 55))
@@ -391,8 +294,8 @@ class TestSpreadSkill:
             assert (given.ratio, given.ratio_error) == pytest.approx((expected.ratio, expected.ratio_error))
             np.testing.assert_allclose(given.skill, expected.skill)
 
-    def test_refuses(self) -> None:
-        with pytest.raises(UserError, match="give 0 for a forecast without spread"):
+    def test_invalid_arguments(self) -> None:
+        with pytest.raises(UserError, match="pass 0 for a deterministic prediction"):
             spread_skill([[np.nan]], [[1.0]], 1)
         with pytest.raises(UserError, match="members = 0"):
             spread_skill([[1.0]], [[1.0]], 0)

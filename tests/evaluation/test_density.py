@@ -1,4 +1,4 @@
-"""Densities: the optimal bandwidth of a Gaussian, the noise of the paper, expectation–maximisation by hand."""
+"""Density estimates: the optimal bandwidth of a Gaussian, the noise of the paper, expectation–maximisation by hand."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def case(number: int) -> tuple[np.ndarray, Mixture]:
-    """Draws of the noise at one point, and its law."""
+    """Draws of the noise at one point, and its distribution."""
     law = GaussianMixture.case(number)
     exact = Mixture(np.array(law.weights), law.scale * np.array(law.means), law.scale * np.array(law.stds))
     return law.sample((N, 1, 1), seed=3).ravel(), exact
@@ -56,10 +56,10 @@ def test_bandwidth_by_sums_over_pairs(draws) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_narrow_modes_of_the_papers_noise_show(number) -> None:
+def test_narrow_modes_of_the_papers_noise_are_resolved(number) -> None:
     """Heights against the exact density that is smoothed with the same kernel: 25 % are four standard errors of the narrow
-    modes and two of the widest, of relative variance 1/(2√π·n·h·p). Scipy's bandwidth draws the narrowest 6 and 13 times too
-    low; ours are at most 10 % too low.
+    modes and two of the widest, of relative variance 1/(2√π·n·h·p). With the bandwidth of scipy the narrowest modes are 6 and
+    13 times too low; here they are at most 10 % too low.
     """
     draws, law = case(number)
     estimate = density(draws, points=2048)
@@ -85,7 +85,7 @@ def test_wide_and_narrow_at_once() -> None:
 
 
 def test_kernels_by_hand() -> None:
-    """Two draws, given bandwidth: two Gaussians (but for the width of a cell)."""
+    """Draws at two points, given bandwidth: two Gaussians, up to the width of a cell."""
     estimate = density([0.0, 1.0, 1.0], points=101, bandwidth=0.2)
     expected = norm.pdf(estimate.x, 0, 0.2) / 3 + 2 * norm.pdf(estimate.x, 1, 0.2) / 3
     np.testing.assert_allclose(estimate.density, expected, atol=1e-3)
@@ -108,8 +108,8 @@ def test_few_draws(draws) -> None:
     assert (estimate.density >= 0).all()
 
 
-def test_silverman_where_there_is_no_root(monkeypatch) -> None:
-    monkeypatch.setattr("pdno.evaluation.density._norm", lambda *_: 1e-300)  # as if the best bandwidth had no bound
+def test_silverman_if_there_is_no_root(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.evaluation.density._norm", lambda *_: 1e-300)  # as if the optimal bandwidth were unbounded
     x = normal(1000)
     iqr = np.subtract(*np.quantile(x, [0.75, 0.25]))
     assert density(x).bandwidth == pytest.approx(0.9 * min(x.std(), iqr / 1.34) * 1000**-0.2)
@@ -121,7 +121,7 @@ def test_silverman_where_there_is_no_root(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_the_papers_noise_is_recovered(number) -> None:
+def test_parameters_of_the_papers_noise(number) -> None:
     """Four standard errors: (w(1 − w)/n)^½, s/(nw)^½ and s/(2nw)^½, 2.5 times as much where components overlap (Case 2)."""
     draws, law = case(number)
     found = Mixture.fit(draws, len(law.weights))
@@ -139,7 +139,7 @@ def test_number_of_components() -> None:
 
 @pytest.mark.parametrize("components", [1, 3, 6])
 def test_likelihood_never_decreases(components) -> None:
-    draws = np.concatenate([case(2)[0][:500], np.zeros(20)])  # ties, on which a component shrinks to the bound
+    draws = np.concatenate([case(2)[0][:500], np.zeros(20)])  # ties, to which a component shrinks
     for mixture in Mixture._starts(draws, components, seed=1, starts=4):
         likelihoods = []
         for _ in range(100):
@@ -179,7 +179,7 @@ def test_far_from_all_components() -> None:
     assert mixture.log_likelihood([100.0]) == pytest.approx(np.log(0.5) + norm.logpdf(100, 1, 0.1))
 
 
-# Noise that is recovered
+# Ratio of predicted std and noise
 
 
 def test_recovered_by_hand() -> None:
@@ -195,14 +195,14 @@ def test_recovered_by_hand() -> None:
 
 
 def test_error_of_recovered_is_the_spread_of_repetitions() -> None:
-    """400 repetitions: their spread is known to 3.5 %; five of those are allowed."""
+    """400 repetitions: the standard error of their spread is 3.5 %; five of those are allowed."""
     rng = np.random.default_rng(0)
     scores = [recovered(np.exp(0.3 * rng.normal(size=(50, 1, 4))), 1.0) for _ in range(400)]
     spread = np.std([score.value for score in scores])
     assert np.mean([score.error for score in scores]) == pytest.approx(spread, rel=0.18)
 
 
-def test_mistakes() -> None:
+def test_invalid_arguments() -> None:
     for draws in ([1.0, 1.0, 1.0], [3.0], [], [np.nan, 1.0, 2.0]):
         with pytest.raises(UserError, match="at least two that differ"):
             density(draws)
@@ -212,7 +212,7 @@ def test_mistakes() -> None:
         density([1, 2], bandwidth=-1)
     with pytest.raises(UserError, match="at least 2 points"):
         density([1, 2], points=1)
-    with pytest.raises(UserError, match="3 components of 2 draws"):
+    with pytest.raises(UserError, match=r"components = 3.*for 2 draws"):
         Mixture.fit([1, 2], 3)
     with pytest.raises(UserError, match="most = 0"):
         Mixture.choose([1, 2], most=0)

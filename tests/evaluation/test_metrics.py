@@ -1,4 +1,4 @@
-"""Scores of forecasts: hand arithmetic, closed forms and the package scoringrules are the oracles."""
+"""Scores of predictions, compared with hand arithmetic, closed forms and the package scoringrules."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdno import UserError
-from pdno.evaluation import metrics
+from pdno.evaluation import running
 from pdno.evaluation.metrics import (
-    RunningCRPS,
-    RunningEnergy,
     Score,
     crps,
     energy_score,
@@ -21,7 +19,6 @@ from pdno.evaluation.metrics import (
     mrle,
     mstd,
     nll,
-    per_sample,
     relative_residual,
     rmse,
     spectral_distance,
@@ -37,7 +34,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-# Every score of fields as a function of (members, u, mask and weights); means and deviations are made from members.
+# Every score of fields as a function of (members, u, mask and weights); means and deviations are computed from members.
 SCORES: dict[str, Callable[..., Score]] = {
     "mrle": lambda x, u, **where: mrle(x[0], u, **where),
     "residual": lambda x, u, **where: relative_residual(x[0], u, **where),
@@ -54,26 +51,10 @@ every_score = pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 # Hand arithmetic
 
 
-def test_score_of_four_samples() -> None:
-    score = Score.mean([1, 2, 3, 6])
-    assert float(score) == score.value == 3
-    assert score.error == pytest.approx(np.sqrt((4 + 1 + 0 + 9) / 3) / 2)
-    np.testing.assert_array_equal(score.each, [1, 2, 3, 6])
-
-
 def test_one_sample_has_no_error() -> None:
     assert np.isnan(Score.mean([2]).error)
     assert np.isnan(rmse([[1.0]], [[0.0]]).error)
     assert np.isnan(spectral_distance([[1, 2]], [[3, 4]]).error)
-
-
-def test_means_of_samples() -> None:
-    values = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
-    np.testing.assert_allclose(per_sample(values), [2.5, 6.5])
-    np.testing.assert_allclose(per_sample(values, weights=[1, 3]), [(1 + 6 + 3 + 12) / 8, (5 + 18 + 7 + 24) / 8])
-    np.testing.assert_allclose(per_sample(values, mask=[True, False]), [2, 6])
-    np.testing.assert_allclose(per_sample([1.0, 7.0]), [1, 7])
-    np.testing.assert_allclose(per_sample([[True, False], [True, True]]), [0.5, 1])
 
 
 def test_relative_error() -> None:
@@ -97,7 +78,7 @@ def test_standard_deviations() -> None:
     assert mean_std(std).value == pytest.approx((5 / np.sqrt(2) + 10 / np.sqrt(2)) / 2)
 
 
-def test_the_papers_formula_literally() -> None:
+def test_mstd_is_the_formula_of_the_paper() -> None:
     u = normal(7, 5, 2, 4, 3)
     std = u.std(axis=0, ddof=1)
     literal = sum(np.sqrt((std[n] ** 2).sum()) / 7 for n in range(5)) / 5
@@ -125,7 +106,7 @@ def test_likelihood() -> None:
 
 
 def test_likelihood_without_spread() -> None:
-    """u = m was certain, anything else impossible; a sample with both, and a mean over both kinds, is impossible."""
+    """−∞ for u = m, +∞ otherwise; +∞ for a sample or a mean over samples with both."""
     assert nll([[1.0]], [[0.0]], [[1.0]]).value == -np.inf
     assert nll([[1.0]], [[0.0]], [[2.0]]).value == np.inf
     assert nll([[1e300]], [[1e-300]], [[-1e300]]).value == np.inf
@@ -142,7 +123,7 @@ def test_spectral_distance_by_hand() -> None:
     assert spectral_distance(q, q).value == 0
 
 
-# Other people's code
+# The package scoringrules
 
 
 @pytest.mark.parametrize("count", [2, 3, 20])
@@ -159,22 +140,22 @@ def test_against_scoringrules(count) -> None:
 
 
 def test_fair_scores_are_unbiased() -> None:
-    """20,000 ensembles of two members; by chance one seed in 16,000 is more than four standard errors off."""
+    """20,000 ensembles of two members; four standard errors are exceeded for one seed in 16,000."""
     x = normal(2, 20_000, 1)
     for score in crps(x, np.zeros((20_000, 1))), energy_score(x, np.zeros((20_000, 1))):
         assert abs(score.value - CRPS_AT_0) < 4 * score.error < 0.03
 
 
 def test_gaussian_likelihood_on_average() -> None:
-    """E NLL is the entropy ½ ln 2πe σ² of N(0, σ²)."""
+    """The expected NLL is the entropy ½ ln 2πe σ² of N(0, σ²)."""
     zeros = np.zeros((5000, 1))
     score = nll(zeros, zeros + 3, 3 * normal(5000, 1))
     assert abs(score.value - 0.5 * np.log(2 * np.pi * np.e * 9)) < 4 * score.error < 0.05
 
 
 @pytest.mark.parametrize("score", [crps, energy_score, SCORES["nll"]], ids=["crps", "energy_score", "nll"])
-def test_the_law_of_observations_is_the_best_forecast(score) -> None:
-    """Differences between paired scores are ten standard errors or more."""
+def test_proper_scores_are_best_for_the_distribution_of_observations(score) -> None:
+    """Differences of paired scores exceed eight standard errors."""
     x, u = normal(30, 2000, 4), normal(2000, 4, seed=1)
     right = score(x, u).each
     for wrong in 0.5 * x, 2 * x, x + 0.5:
@@ -189,7 +170,7 @@ def test_a_perfect_prediction_has_no_error(score) -> None:
 
 
 @pytest.mark.parametrize("grid", [(16,), (1,), (6, 9), (4, 3, 5)])
-def test_bands_keep_all_power(grid) -> None:
+def test_bands_sum_to_the_total_power(grid) -> None:
     v = normal(3, 2, *grid)
     found = spectrum(v)
     assert found.shape == (3, 1 + round(np.sqrt(sum((n - 1) ** 2 for n in grid))))
@@ -219,7 +200,7 @@ def test_distance_of_a_known_factor() -> None:
     assert spectral_distance(q, 100 * q).value == pytest.approx(2, rel=1e-6)
 
 
-def test_empty_bands_are_quiet() -> None:
+def test_empty_bands_do_not_contribute() -> None:
     assert spectral_distance([[1.0, 0.0]], [[1.0, 0.0]]).value == 0
     assert spectral_distance([[1.0, 1e-20]], [[1.0, 0.0]]).value < 1e-10
 
@@ -253,7 +234,7 @@ def spectra_of(z: np.ndarray) -> Score:
     ids=["mrle", "rmse", "crps", "energy_score", "nll", "spectral_distance"],
 )
 def test_two_errors_cover_the_truth(score, truth) -> None:
-    """In 95 % of 500 repetitions with 100 samples, give or take 1 % by chance and a little more by the samples' skewness."""
+    """In 95 % of 500 repetitions with 100 samples, up to 1 % by chance and a little more by the skewness of samples."""
     scores = [score(normal(100, 6, seed=seed)) for seed in range(500)]
     covered = np.mean([abs(s.value - truth) <= 2 * s.error for s in scores])
     assert 0.91 < covered < 0.98
@@ -263,7 +244,7 @@ def test_two_errors_cover_the_truth(score, truth) -> None:
 
 
 @every_score
-def test_what_is_unknown_never_matters(score) -> None:
+def test_masked_values_have_no_effect(score) -> None:
     x, u = normal(6, 4, 2, 5), normal(4, 2, 5, seed=1)
     mask = np.random.default_rng(2).random((4, 2, 5)) < 0.6
     expected = score(x, u, mask=mask)
@@ -325,7 +306,7 @@ def test_both_scores_agree_at_one_point() -> None:
 
 @pytest.mark.parametrize("score", [crps, energy_score])
 def test_small_spreads_far_from_zero(score) -> None:
-    """Multiples of 2⁻²⁰, which 10⁶ keeps exactly: sums of squares or of ordered members would lose them."""
+    """Multiples of 2⁻²⁰, exact next to 10⁶: sums of squares or of ordered members would lose them."""
     x = np.random.default_rng(0).integers(-500, 500, size=(40, 1, 8)) * 2.0**-20
     u = np.zeros((1, 8))
     np.testing.assert_allclose(score(x + 1e6, u + 1e6).each, score(x, u).each, rtol=1e-6)
@@ -335,7 +316,7 @@ def test_small_spreads_far_from_zero(score) -> None:
 def test_blocks_do_not_matter(score, monkeypatch) -> None:
     x, u = normal(70, 2, 3, 7), normal(2, 3, 7, seed=1)
     expected = score(x, u).each
-    monkeypatch.setattr(metrics, "BLOCK", 100)
+    monkeypatch.setattr(running, "BLOCK_VALUES", 100)
     np.testing.assert_allclose(score(x, u).each, expected, rtol=1e-12)
 
 
@@ -357,125 +338,11 @@ def peak(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("score", [crps, energy_score])
 def test_arrays_are_not_copied(score, monkeypatch) -> None:
     x, u = normal(2000, 1, 1, 32, 32), normal(1, 1, 32, 32, seed=1)
-    monkeypatch.setattr(metrics, "BLOCK", 2**16)
+    monkeypatch.setattr(running, "BLOCK_VALUES", 2**16)
     assert peak(lambda: score(x, u)) < x.nbytes / 4
 
 
-# Members that come batch by batch
-
-
-def fed(running: RunningCRPS | RunningEnergy, x: np.ndarray, cuts: list[int]) -> RunningCRPS | RunningEnergy:
-    for batch in np.split(x, sorted(min(cut, len(x)) for cut in cuts)):
-        running.add(batch)
-    return running
-
-
-@given(count=st.integers(1, 100), cuts=st.lists(st.integers(0, 100), max_size=6))
-@few
-def test_running_scores_are_those_of_arrays_at_first(count, cuts) -> None:
-    x, u = normal(count, 2, 3, 4), normal(2, 3, 4, seed=1)
-    mask, weights = np.arange(3)[:, None] != 1, np.arange(4)
-    points = crps(x.reshape(count, -1), u.ravel()).each.reshape(u.shape)
-    np.testing.assert_allclose(fed(RunningCRPS(u), x, cuts).value, points, rtol=1e-12, atol=1e-13)
-    energy = energy_score(x[:, None], u[None], mask=mask, weights=weights).value
-    assert fed(RunningEnergy(u, mask=mask, weights=weights), x, cuts).value == pytest.approx(energy, rel=1e-12)
-
-
-@given(count=st.integers(95, 350), cuts=st.lists(st.integers(0, 350), max_size=6))
-@few
-def test_cuts_do_not_matter(count, cuts) -> None:
-    x, u = normal(count, 3), normal(3, seed=1)
-    for kind in RunningCRPS, RunningEnergy:
-        np.testing.assert_array_equal(fed(kind(u), x, cuts).value, fed(kind(u), x, list(range(0, count, 4))).value)
-
-
-@pytest.mark.parametrize("kind", [RunningCRPS, RunningEnergy])
-def test_asking_changes_nothing(kind) -> None:
-    x, u = normal(250, 3), normal(3, seed=1)
-    silent, asked = kind(u), kind(u)
-    for start in range(0, 250, 7):
-        silent.add(x[start : start + 7])
-        asked.add(x[start : start + 7])
-        fresh = kind(u)
-        fresh.add(x[: start + 7])
-        np.testing.assert_array_equal(asked.value, fresh.value)
-    np.testing.assert_array_equal(asked.value, silent.value)
-    assert asked.count == 250
-
-
-def test_pairs_within_hundreds_by_hand() -> None:
-    x, u = normal(230, 2), np.zeros(2)
-    parts = [x[:100], x[100:200], x[200:]]
-    sums = sum(np.abs(part[:, None] - part).sum(axis=(0, 1)) / 2 for part in parts)
-    expected = np.abs(x).mean(axis=0) - 0.5 * sums / (4950 + 4950 + 435)
-    np.testing.assert_allclose(fed(RunningCRPS(u), x, [17]).value, expected, rtol=1e-12)
-    sums = sum(np.linalg.norm(part[:, None] - part, axis=-1).sum() / 2 for part in parts)
-    expected = (np.linalg.norm(x, axis=1).mean() - 0.5 * sums / (4950 + 4950 + 435)) / np.sqrt(2)
-    assert fed(RunningEnergy(u), x, [17]).value == pytest.approx(expected, rel=1e-10)
-
-
-def test_more_members_stay_unbiased() -> None:
-    """250 members, half a buffer among them, at 2000 independent points; one seed in 16,000 would fail by chance."""
-    score = Score.mean(fed(RunningCRPS(np.zeros(2000)), normal(250, 2000), [130]).value)
-    assert abs(score.value - CRPS_AT_0) < 4 * score.error < 0.01
-    energies = [fed(RunningEnergy([0.0]), normal(250, 1, seed=seed), []).value for seed in range(300)]
-    score = Score.mean(energies)
-    assert abs(score.value - CRPS_AT_0) < 4 * score.error < 0.02
-
-
-def test_pairs_within_hundreds_lose_little() -> None:
-    """The mean over all pairs is the best one, so what others add to it is uncorrelated and variances subtract.
-
-    For Gaussians ζ₁ = 4/π (√3/2 + π/12 − 1), ζ₂ = 2 − 4/π. The deviation over 2000 points is within 1.6 % as a rule.
-    """
-    one, two = 4 / np.pi * (np.sqrt(3) / 2 + np.pi / 12 - 1), 2 - 4 / np.pi
-    x, u = normal(1000, 2000), np.zeros(2000)
-    added = fed(RunningCRPS(u), x, []).value - crps(x, u).each
-    assert added.std() == pytest.approx(0.5 * np.sqrt(2 * (two - 2 * one) / 1000 * (1 / 99 - 1 / 999)), rel=0.07)
-    assert 2 * (two - 2 * one) / 99 / (4 * one) == pytest.approx(0.012, abs=0.0005)
-
-
-def test_no_member_and_one() -> None:
-    points, energy = RunningCRPS([1.0, 2.0]), RunningEnergy([1.0, 2.0])
-    for running in points, energy:
-        assert np.isnan(running.value).all()
-        running.add(np.empty((0, 2)))
-        assert np.isnan(running.value).all()
-        running.add([[4.0, -2.0]])
-    np.testing.assert_array_equal(points.value, [3, 4])
-    assert energy.value == pytest.approx(5 / np.sqrt(2))
-
-
-def test_running_scores_know_what_is_unknown() -> None:
-    u, mask = np.array([1.0, np.nan, 3.0]), np.array([True, False, True])
-    x = normal(120, 3)
-    x[:, 1] = np.nan
-    points = fed(RunningCRPS(u), x, [50]).value
-    np.testing.assert_array_equal(np.isnan(points), ~mask)
-    np.testing.assert_array_equal(points[mask], fed(RunningCRPS(u[mask]), x[:, mask], []).value)
-    energy = fed(RunningEnergy(u, mask=mask), x, [50]).value
-    assert energy == pytest.approx(fed(RunningEnergy(u[mask]), x[:, mask], []).value, rel=1e-12)
-    assert per_sample(points[None], mask=mask)[0] == pytest.approx(points[mask].mean())
-
-
-def test_memory_does_not_grow_with_members() -> None:
-    u = np.zeros((1, 32, 32))
-    chunk = normal(4, 1, 32, 32)
-
-    def judge(count: int) -> None:
-        points, energy = RunningCRPS(u), RunningEnergy(u)
-        for _ in range(0, count, 4):
-            points.add(chunk)
-            energy.add(chunk)
-        assert points.count == count
-        assert points.value.mean() > 0
-        assert energy.value > 0
-
-    judge(4)
-    assert peak(lambda: judge(2000)) <= 1.02 * peak(lambda: judge(300))
-
-
-# What is refused
+# Invalid arguments
 
 u23, x423 = normal(2, 3), normal(4, 2, 3)
 nan23 = np.where(np.arange(3) == 1, np.nan, u23)
@@ -484,23 +351,10 @@ nan23 = np.where(np.arange(3) == 1, np.nan, u23)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Score.mean([]), r"scores of samples have shape \(0,\)"),
-        (lambda: Score.mean([[1.0]]), r"scores of samples have shape \(1, 1\)"),
-        (lambda: per_sample(3.0), "a single number was given"),
-        (lambda: per_sample(nan23), "values to be averaged are NaN at known points"),
-        (lambda: per_sample(u23, mask=[[True], [False]]), "sample 1 has no known point of positive weight"),
-        (lambda: per_sample(u23, weights=[0, 0, 0]), "sample 0 has no known point of positive weight"),
-        (lambda: per_sample(np.empty((2, 0))), "sample 0 has no known point"),
-        (lambda: per_sample(u23, weights=[1, -1, 1]), r"weights of shape \(3,\), the least -1.0, expected finite numbers ≥ 0"),
-        (lambda: per_sample(u23, weights=[1, np.nan, 1]), r"the least nan, expected finite numbers ≥ 0"),
-        (lambda: per_sample(u23, weights=[1, 2]), r"weights of shape \(2,\), .* for samples of shape \(3,\)"),
-        (lambda: per_sample(u23, weights=u23**2), r"weights of shape \(2, 3\), .* for samples of shape \(3,\)"),
-        (lambda: per_sample(u23, mask=[1.0, 0.0, 1.0]), "a mask is float64 .* give True where u is known"),
-        (lambda: per_sample(u23, mask=[True, False]), r"a mask is bool of shape \(2,\), .* fields of shape \(2, 3\)"),
         (lambda: mrle(u23[:1], u23), r"v has shape \(1, 3\), u has \(2, 3\)"),
         (lambda: mrle(u23, nan23), "u has NaN or infinite values"),
         (lambda: mrle(nan23, u23), "v has NaN or infinite values"),
-        (lambda: mrle(u23, 0 * u23), "all samples are zero, so that no error is relative to them"),
+        (lambda: mrle(u23, 0 * u23), "all samples are zero, so the relative error is undefined"),
         (lambda: mrle(np.empty((0, 3)), np.empty((0, 3))), r"u has shape \(0, 3\), so no values"),
         (lambda: relative_residual(u23, u23[:, :2]), r"residual has shape \(2, 3\), reference has \(2, 2\)"),
         (lambda: relative_residual(u23, 0 * u23), "all samples are zero"),
@@ -514,52 +368,23 @@ nan23 = np.where(np.arange(3) == 1, np.nan, u23)
         (lambda: crps(1.0, u23), r"members have shape \(\), expected \(member, 2, 3\)"),
         (lambda: crps(x423[:0], u23), "an ensemble without members"),
         (lambda: crps(x423, nan23), "u has NaN or infinite values"),
-        (lambda: crps(np.where(x423 > 0, np.inf, x423), u23), "members are NaN or infinite at known points"),
+        (lambda: crps(np.where(x423 > 0, np.inf, x423), u23), "members are NaN or infinite at observed points"),
         (lambda: energy_score(x423, u23[:1]), r"members have shape \(4, 2, 3\), expected \(member, 1, 3\)"),
         (lambda: energy_score(x423[:0], u23), "an ensemble without members"),
         (lambda: spectrum(u23), r"fields have shape \(2, 3\), expected \(sample, channel, \*grid\)"),
         (lambda: spectrum(nan23[None]), "field has NaN or infinite values"),
         (lambda: spectral_distance(u23**2, u23[:1] ** 2), r"p has shape \(2, 3\), q has \(1, 3\)"),
-        (lambda: spectral_distance(u23[0] ** 2, u23[0] ** 2), r"p and q of shape \(3,\) are not spectra"),
-        (lambda: spectral_distance(-(u23**2), u23**2), "are not spectra"),
+        (lambda: spectral_distance(u23[0] ** 2, u23[0] ** 2), r"p and q of shape \(3,\) are not power spectra"),
+        (lambda: spectral_distance(-(u23**2), u23**2), "are not power spectra"),
         (lambda: spectral_distance(u23**2, 0 * u23), "spectra q of observations are zero"),
-        (lambda: RunningCRPS([np.inf, 1.0]), "u has NaN or infinite values"),
-        (lambda: RunningCRPS([1.0]).add([1.0]), r"members have shape \(1,\), expected \(member, 1\)"),
-        (lambda: RunningCRPS([1.0]).add([[np.nan]]), "members are NaN or infinite"),
-        (lambda: RunningEnergy(nan23), "u has NaN or infinite values"),
-        (lambda: RunningEnergy(u23, mask=False), "no known point"),
-        (lambda: RunningEnergy(u23).add(u23), r"members have shape \(2, 3\), expected \(member, 2, 3\)"),
-        (lambda: RunningEnergy([1.0]).add([[np.inf]]), "members are NaN or infinite"),
     ],
 )
-def test_what_is_refused(call, message) -> None:
+def test_invalid_arguments(call, message) -> None:
     with pytest.raises(UserError, match=message):
         call()
 
 
-def test_a_refused_batch_leaves_no_trace() -> None:
-    running = RunningCRPS([0.0])
-    running.add([[1.0], [3.0]])
-    with pytest.raises(UserError, match="members are NaN"):
-        running.add([[1.0], [np.nan]])
-    assert running.count == 2
-    assert running.value == pytest.approx(2 - 1)
-
-
-def test_samples_that_are_zero_have_no_relative_error() -> None:
+def test_zero_samples_have_no_relative_error() -> None:
     score = mrle([[3.0, 0.0], [1.0, 1.0]], [[3.0, 4.0], [0.0, 0.0]])
     assert score.value == 0.8
     np.testing.assert_array_equal(score.each, [0.8, np.nan])
-
-
-def test_root_of_a_ratio_of_means() -> None:
-    """By hand: √((4 + 12)/(1 + 3)) = 2; top − 4·bottom is zero, hence without error. And its error against many repetitions."""
-    exact = Score.root_of_ratio(np.array([4.0, 12.0]), np.array([1.0, 3.0]))
-    assert (exact.value, exact.error) == (2.0, 0.0)
-    assert Score.root_of_ratio(np.array([-1.0, 0.5]), np.ones(2)).value == 0
-    assert np.isnan(Score.root_of_ratio(np.array([-1.0, 0.5]), np.ones(2)).error)
-    assert Score.root_of_ratio(np.ones(2), np.zeros(2)).value == np.inf
-    rng = np.random.default_rng(0)
-    scores = [Score.root_of_ratio(rng.exponential(2.0, 200), rng.exponential(1.0, 200)) for _ in range(1000)]
-    values = np.array([score.value for score in scores])
-    assert np.mean([score.error for score in scores]) == pytest.approx(values.std(), rel=0.1)

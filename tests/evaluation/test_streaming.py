@@ -1,4 +1,4 @@
-"""Streaming statistics: NumPy is the oracle, the sketch's own bound is put to the test on orders that mean harm."""
+"""Streaming statistics, compared with NumPy; the error bound of the sketch is tested with adversarial orders of members."""
 
 import tracemalloc
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdno import UserError
-from pdno.evaluation.streaming import FEWEST, Moments, Quantiles, Statistics
+from pdno.evaluation.streaming import MIN_KEPT, Moments, Quantiles, Statistics
 
 LEVELS = (0.0, 0.05, 0.3, 0.5, 0.95, 1.0)
 SMALL = 2**12  # bytes
@@ -23,7 +23,7 @@ def in_cuts(u: np.ndarray, cuts: list[int]) -> list[np.ndarray]:
 
 
 @given(count=st.integers(2, 60), cuts=st.lists(st.integers(0, 60), max_size=8), offset=st.sampled_from([0.0, -3e4]))
-def test_moments_equal_numpy_for_all_cuts(count, cuts, offset) -> None:
+def test_moments_equal_numpy_for_all_batches(count, cuts, offset) -> None:
     u = members(count, 3, 2) + offset
     moments = Moments((3, 2))
     for batch in in_cuts(u, cuts):
@@ -35,7 +35,7 @@ def test_moments_equal_numpy_for_all_cuts(count, cuts, offset) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_small_deviations_from_a_large_mean(size) -> None:
-    """Sums of squares would lose everything: 10¹² + 10⁻⁶ has 18 digits. Deviations are exact multiples of 2⁻²⁰."""
+    """Sums of squares would lose all digits: 10¹² + 10⁻⁶ has 18. Deviations are exact multiples of 2⁻²⁰."""
     deviations = np.random.default_rng(1).integers(-2000, 2000, size=(1000, 4)) * 2.0**-20
     moments = Moments((4,))
     for start in range(0, 1000, size):
@@ -44,7 +44,7 @@ def test_small_deviations_from_a_large_mean(size) -> None:
     np.testing.assert_allclose(moments.std, deviations.std(axis=0, ddof=1), rtol=1e-6)
 
 
-def test_one_member_and_none() -> None:
+def test_no_member_and_one() -> None:
     statistics = Statistics((2,), LEVELS)
     statistics.add(np.empty((0, 2)))
     assert np.isnan(statistics.moments.mean).all()
@@ -65,10 +65,10 @@ def test_results_are_not_views() -> None:
     assert mean == 1
 
 
-@given(count=st.integers(1, FEWEST), cuts=st.lists(st.integers(0, FEWEST), max_size=8))
-def test_quantiles_are_exact_at_first(count, cuts) -> None:
+@given(count=st.integers(1, MIN_KEPT), cuts=st.lists(st.integers(0, MIN_KEPT), max_size=8))
+def test_quantiles_are_exact_within_the_budget(count, cuts) -> None:
     u = members(count, 3, 2)
-    quantiles = Quantiles((3, 2), LEVELS, budget=8 * 6 * FEWEST)
+    quantiles = Quantiles((3, 2), LEVELS, budget=8 * 6 * MIN_KEPT)
     for batch in in_cuts(u, cuts):
         quantiles.add(batch)
     assert quantiles.rank_error == 0
@@ -76,7 +76,7 @@ def test_quantiles_are_exact_at_first(count, cuts) -> None:
         np.testing.assert_allclose(value, np.quantile(u, level, axis=0), rtol=1e-13, atol=1e-14)
 
 
-def test_the_budget_says_how_many_are_kept() -> None:
+def test_the_budget_determines_how_many_members_are_kept() -> None:
     quantiles = Quantiles((5,), [0.5], budget=8 * 5 * 100 + 39)
     quantiles.add(members(100, 5))
     assert quantiles.rank_error == 0
@@ -85,7 +85,7 @@ def test_the_budget_says_how_many_are_kept() -> None:
 
 
 @given(cuts=st.lists(st.integers(0, 700), max_size=8))
-def test_the_sketch_does_not_see_the_cuts(cuts) -> None:
+def test_the_sketch_does_not_depend_on_batches(cuts) -> None:
     u = members(700, 2)
     whole, parts = Quantiles((2,), LEVELS, SMALL), Quantiles((2,), LEVELS, SMALL)
     whole.add(u)
@@ -114,10 +114,10 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("count", [FEWEST + 1, 500, 5000])
+@pytest.mark.parametrize("count", [MIN_KEPT + 1, 500, 5000])
 @pytest.mark.parametrize("budget", [0, 8 * 3 * 200])
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_sketch_keeps_its_bound(order, budget, count) -> None:
+def test_the_sketch_satisfies_its_bound(order, budget, count) -> None:
     u = ORDERS[order](np.sort(members(count, 3), axis=0))
     levels = np.linspace(0, 1, 41)
     quantiles = Quantiles((3,), levels, budget)
@@ -131,52 +131,52 @@ def test_the_sketch_keeps_its_bound(order, budget, count) -> None:
     np.testing.assert_array_equal(quantiles.quantile(1), u.max(axis=0))
 
 
-def test_the_bound_says_something() -> None:
-    """256 kept of 10,000; the bound is known before any member is, so this cannot be a matter of luck."""
+def test_the_bound_is_useful() -> None:
+    """256 of 10,000 members are kept; the bound does not depend on their values."""
     quantiles = Quantiles((1,), [], budget=8 * 256)
     quantiles.add(np.zeros((10_000, 1)))
     assert 0 < quantiles.rank_error < 0.06
 
 
-def test_the_bound_is_reached() -> None:
-    """A halving moves ranks by its whole weight: first, third, … stand for all."""
+def test_the_bound_is_attained() -> None:
+    """One halving changes ranks by its weight."""
     quantiles = Quantiles((), [0.5], budget=0)
-    quantiles.add(np.arange(FEWEST + 1.0))
-    assert quantiles.rank_error * (FEWEST + 1) == 1
-    ranks = [quantiles.quantile(i / FEWEST) - i for i in range(FEWEST + 1)]
+    quantiles.add(np.arange(MIN_KEPT + 1.0))
+    assert quantiles.rank_error * (MIN_KEPT + 1) == 1
+    ranks = [quantiles.quantile(i / MIN_KEPT) - i for i in range(MIN_KEPT + 1)]
     assert np.abs(np.round(ranks)).max() == 1
 
 
-def test_many_points_are_worked_on_in_blocks(monkeypatch) -> None:
+def test_many_points_are_processed_in_blocks(monkeypatch) -> None:
     u = members(300, 7, 11)
     whole, blocks = (Quantiles((7, 11), LEVELS, budget=0) for _ in range(2))
     whole.add(u)
     expected = whole.values
-    monkeypatch.setattr("pdno.evaluation.streaming.BLOCK", 5 * FEWEST)
+    monkeypatch.setattr("pdno.evaluation.streaming.BLOCK_VALUES", 5 * MIN_KEPT)
     blocks.add(u)
     for level, value in blocks.values.items():
         np.testing.assert_array_equal(value, expected[level])
 
 
 def peak(count: int) -> int:
-    """Bytes at the most while members come and quantiles are asked for, also when the sketch is full."""
+    """Peak memory in bytes while members are added and quantiles are computed, also when the sketch is full."""
     tracemalloc.start()
-    statistics = Statistics((16, 16), LEVELS, budget=8 * 256 * FEWEST)
-    for start in range(0, count, FEWEST // 2):
-        statistics.add(members(FEWEST // 2, 16, 16, seed=start))
+    statistics = Statistics((16, 16), LEVELS, budget=8 * 256 * MIN_KEPT)
+    for start in range(0, count, MIN_KEPT // 2):
+        statistics.add(members(MIN_KEPT // 2, 16, 16, seed=start))
         _ = statistics.quantiles.values, statistics.moments.std
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return most
 
 
-def test_memory_is_flat() -> None:
-    peak(1)  # what is imported on first use
-    assert peak(10_000) < 1.05 * peak(100)  # 5 % are some twenty members
+def test_memory_does_not_grow() -> None:
+    peak(1)  # imports on first use
+    assert peak(10_000) < 1.05 * peak(100)  # 5 % are about twenty members
 
 
 @pytest.mark.parametrize("level", [-0.1, 1.5, float("nan")])
-def test_levels_outside_are_refused(level) -> None:
+def test_invalid_levels_are_refused(level) -> None:
     with pytest.raises(UserError, match="choose a level between 0 and 1"):
         Quantiles((2,), [0.5, level])
     with pytest.raises(UserError, match="choose a level between 0 and 1"):
@@ -190,7 +190,7 @@ def test_members_of_another_shape_are_refused(shape) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_a_number_is_refused(value) -> None:
+def test_nan_and_infinity_are_refused(value) -> None:
     statistics = Statistics((2,), [0.5])
     with pytest.raises(UserError, match="NaN or infinite"):
         statistics.add([[0.0, value]])

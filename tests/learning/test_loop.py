@@ -1,13 +1,7 @@
-"""The training loop against hand arithmetic and a loop of a few lines; interrupted, spoiled and resumed in this process."""
+"""The training loop against hand arithmetic and a loop of a few lines."""
 
-import json
 import math
-import os
-import signal
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,131 +14,10 @@ from pdno import UserError
 from pdno.diffusion.base import White
 from pdno.diffusion.chain import Diffusion
 from pdno.diffusion.schedule import Schedule
-from pdno.learning.loop import Order, Trained, Training, learning_rate, train
-from pdno.learning.resume import State
-from pdno.work import checkpoint
+from pdno.learning.loop import train
+from pdno.learning.settings import Order, Training, learning_rate
 from pdno.work.engine import fabric
-from tests.helpers import digest
-
-PAIRS, INPUTS = 10, 3
-X, Y = torch.randn(2, PAIRS, INPUTS, generator=torch.Generator().manual_seed(0))
-
-
-def linear() -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return nn.Linear(INPUTS, INPUTS)
-
-
-def squares(network: Any, rows: Any, first: int, step: int) -> Tensor:
-    return ((network(X[rows]) - Y[rows]) ** 2).mean()
-
-
-def fitted(objective=squares, precision: str = "32-true", network: nn.Module | None = None, **options: Any) -> Trained:
-    """A linear network after a few steps; options that are none of `train` are settings."""
-    own = {name: options.pop(name) for name in ("folder", "plan", "budget", "validate", "seed", "tell") if name in options}
-    settings = Training(**{"updates": 12, "batch": 4, "rate": 0.05, "log_every": 4, **options})
-    return train(network or linear(), objective, PAIRS, settings, fabric("cpu", precision=precision), **own)
-
-
-def same(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    return list(a) == list(b) and all(torch.equal(a[name], b[name]) for name in a)
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def reproducible(folder: Path) -> tuple[bytes, bytes]:
-    """What two runs must share to the byte."""
-    return (folder / "checkpoint.safetensors").read_bytes(), (folder / "metrics.jsonl").read_bytes()
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "total", "expected"),
-    [
-        ({"rate_schedule": "constant"}, 4, [2, 2, 2, 2]),
-        ({"rate_schedule": "step", "batch": 5, "halve_every": 2}, 9, [2, 2, 2, 2, 1, 1, 1, 1, 0.5]),  # an epoch is two steps
-        ({"rate_schedule": "step", "batch": 20, "halve_every": 3}, 4, [2, 2, 1, 0.5]),  # a step is two epochs
-        ({"rate_schedule": "cosine"}, 4, [2, 1 + math.sqrt(0.5), 1, 1 - math.sqrt(0.5)]),
-        ({"rate_schedule": "one-cycle"}, 10, [2, *(1 + math.cos(math.pi * k / 9) for k in range(9))]),
-        ({"rate_schedule": "one-cycle"}, 22, [1, 2, *(1 + math.cos(math.pi * k / 20) for k in range(20))]),
-        ({"rate_schedule": "one-cycle"}, 1, [2]),
-    ],
-)
-def test_rates_by_hand(settings, total, expected) -> None:
-    rates = [learning_rate(Training(rate=2, **settings), step, total, pairs=10) for step in range(total)]
-    assert rates == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_number_of_steps() -> None:
-    assert Training(epochs=3, batch=4).total(10) == 8  # 30 / 4, rounded up
-    assert Training(epochs=0.1, batch=40).total(10) == 1
-    assert Training(epochs=3, updates=5).total(10) == 5
-    assert Training().total(10, default=7) == 7
-    assert Training().total(10) == Training().total(10**6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epochs": 0}, "epochs = 0"),
-        ({"updates": -1}, "updates = -1"),
-        ({"updates": 2.5}, r"updates = 2\.5"),
-        ({"batch": 0}, "batch = 0"),
-        ({"batch": 0.5}, r"batch = 0\.5"),
-        ({"rate": 0.0}, r"rate = 0\.0"),
-        ({"rate": math.nan}, "rate = nan"),
-        ({"halve_every": 0}, "halve_every = 0"),
-        ({"weight_decay": -0.1}, r"weight_decay = -0\.1"),
-        ({"weight_decay": math.nan}, "weight_decay = nan"),
-        ({"ema": 1.0}, r"ema = 1\.0"),
-        ({"ema": -0.1}, r"ema = -0\.1"),
-        ({"clip": -1}, "clip = -1"),
-        ({"log_every": 0}, "log_every = 0"),
-        ({"validations": -1}, "validations = -1"),
-        ({"checkpoint_seconds": -1}, "checkpoint_seconds = -1"),
-        ({"batch": 0, "ema": 2}, "batch = 0, ema = 2"),
-        ({"optimizer": "sgd"}, "optimizer 'sgd' is unknown; .*adamw"),
-        ({"rate_schedule": "onecycle"}, "rate_schedule 'onecycle' is unknown; did you mean 'one-cycle'"),
-    ],
-)
-def test_nonsense_is_refused(settings, message) -> None:
-    with pytest.raises(UserError, match=message):
-        Training(**settings)
-
-
-def test_zero_means_without() -> None:
-    Training(weight_decay=0, ema=0, clip=0, validations=0, checkpoint_seconds=0)
-
-
-# Order
-
-
-@pytest.mark.parametrize(("pairs", "batch"), [(12, 4), (10, 4), (3, 7), (1, 1)])
-def test_every_pair_comes_once_an_epoch(pairs, batch) -> None:
-    order = Order(pairs, batch, seed=3)
-    seen = np.concatenate([order(step) for step in range(pairs)])  # `batch` epochs
-    assert len(seen) == pairs * batch
-    for epoch in seen.reshape(batch, pairs):
-        assert sorted(epoch) == list(range(pairs))
-
-
-def test_the_order_is_a_function_of_seed_and_step() -> None:
-    steps = [Order(50, 8, seed=0)(step) for step in range(30)]
-    for step in (29, 3, 17):
-        np.testing.assert_array_equal(Order(50, 8, seed=0)(step), steps[step])
-    assert not np.array_equal(Order(50, 8, seed=1)(0), steps[0])
-    first, second = np.concatenate(steps)[:50], np.concatenate(steps)[50:100]
-    assert not np.array_equal(first, second)
-    assert not np.array_equal(first, np.arange(50))
-
-
-# The loop
+from tests.learning.runs import INPUTS, PAIRS, X, Y, fitted, linear, reproducible, same, saved_step, squares
 
 
 @pytest.mark.parametrize(
@@ -156,20 +29,20 @@ def test_the_order_is_a_function_of_seed_and_step() -> None:
         (torch.optim.Adam, {"optimizer": "adam", "clip": 0.01, "ema": 0.0, "rate_schedule": "step", "halve_every": 2}),
     ],
 )
-def test_the_loop_is_the_one_that_anybody_would_write(kind, settings) -> None:
+def test_the_loop_equals_one_of_a_few_lines(kind, settings) -> None:
     trained = fitted(**settings, seed=5, updates=30)
-    asked = Training(**{"updates": 30, "batch": 4, "rate": 0.05, **settings})
+    expected = Training(**{"updates": 30, "batch": 4, "rate": 0.05, **settings})
     network, order = linear(), Order(PAIRS, 4, seed=5)
-    optimizer = kind(network.parameters(), weight_decay=asked.weight_decay)
+    optimizer = kind(network.parameters(), weight_decay=expected.weight_decay)
     average = [p.detach().clone() for p in network.parameters()]
     for step in range(30):
-        optimizer.param_groups[0]["lr"] = learning_rate(asked, step, 30, PAIRS)
+        optimizer.param_groups[0]["lr"] = learning_rate(expected, step, 30, PAIRS)
         optimizer.zero_grad()
         squares(network, order(step), 0, step).backward()
-        if asked.clip:
-            nn.utils.clip_grad_norm_(network.parameters(), asked.clip)
+        if expected.clip:
+            nn.utils.clip_grad_norm_(network.parameters(), expected.clip)
         optimizer.step()
-        decay = min(asked.ema, (1 + step) / (10 + step)) if step else 0.0  # the first average is the first weights
+        decay = min(expected.ema, (1 + step) / (10 + step)) if step else 0.0  # the first average is the first weights
         average = [decay * mean + (1 - decay) * p.detach() for mean, p in zip(average, network.parameters(), strict=True)]
     for mine, theirs in zip(trained.network.parameters(), average, strict=True):
         torch.testing.assert_close(mine.detach(), theirs, rtol=1e-5, atol=1e-6)
@@ -178,7 +51,7 @@ def test_the_loop_is_the_one_that_anybody_would_write(kind, settings) -> None:
 
 
 def steep(network: Any, rows: Any, first: int, step: int) -> Tensor:
-    """The derivative by each of the 3 biases and 9 weights is 100."""
+    """Return a loss whose derivative with respect to each of the 3 biases and 9 weights is 100."""
     return 100 * network(torch.ones(1, INPUTS)).sum()
 
 
@@ -189,7 +62,7 @@ def test_clipping_bounds_the_gradient(clip, norm) -> None:
 
 
 def test_weight_decay_of_adam_is_in_the_gradient_and_that_of_adamw_is_not() -> None:
-    """Without a loss AdamW shrinks weights by a factor; Adam, which divides gradients by their size, by a distance."""
+    """With zero loss, AdamW multiplies weights by a factor; Adam divides gradients by their size and subtracts a constant."""
 
     def nothing(network: Any, rows: Any, first: int, step: int) -> Tensor:
         return 0 * network(X[rows]).sum()
@@ -218,7 +91,7 @@ def test_rows_of_the_log() -> None:
 @pytest.mark.parametrize(
     ("updates", "validations", "steps"), [(12, 3, [4, 8, 12]), (13, 3, [5, 10, 13]), (3, 10, [1, 2, 3]), (12, 1, [12])]
 )
-def test_validation_is_of_the_averaged_weights(updates, validations, steps) -> None:
+def test_the_validation_loss_is_that_of_the_averaged_weights(updates, validations, steps) -> None:
     seen = []
 
     def validate(network: nn.Module) -> float:
@@ -234,12 +107,12 @@ def test_validation_is_of_the_averaged_weights(updates, validations, steps) -> N
     assert rows[-1]["validation"] == validate(trained.network) != validate(raw)
 
 
-def test_without_validation_there_is_none() -> None:
+def test_without_validation_the_log_has_no_validation_loss() -> None:
     assert not any("validation" in row for row in fitted().history)
     assert not any("validation" in row for row in fitted(validate=lambda network: 1.0, validations=0).history)
 
 
-def test_validating_and_logging_change_nothing() -> None:
+def test_validation_and_logging_do_not_change_the_weights() -> None:
     plain = fitted(updates=20).network
     assert same(plain, fitted(updates=20, validate=lambda network: 1.0, log_every=1).network)
 
@@ -252,7 +125,7 @@ def test_training_in_another_thread() -> None:
     assert same(found[0], fitted().network)
 
 
-def test_double_precision_is_that_of_the_average_too() -> None:
+def test_averaged_weights_have_double_precision_too() -> None:
     def exact(network: Any, rows: Any, first: int, step: int) -> Tensor:
         return ((network(X[rows].double()) - Y[rows]) ** 2).mean()
 
@@ -262,167 +135,12 @@ def test_double_precision_is_that_of_the_average_too() -> None:
         torch.testing.assert_close(mine.detach(), theirs.detach().double(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(UserError, match="batch of 4 cannot be shared by 3 processes"):
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(UserError, match="batch of 4 cannot be divided among 3 processes"):
         train(linear(), squares, PAIRS, Training(batch=4), SimpleNamespace(world_size=3))
 
 
-# Budget
-
-
-def test_a_machine_that_becomes_slower_cuts_it_further() -> None:
-    calls: list[int] = []
-
-    def slow(network: Any, rows: Any, first: int, step: int) -> Tensor:
-        calls.append(step)
-        time.sleep(0.001 if len(calls) < 30 else 0.03)
-        return squares(network, rows, first, step)
-
-    cut = fitted(slow, updates=200, budget=1.0)
-    assert 20 < cut.updates < 120  # 200 would have taken five seconds
-
-
-def test_a_budget_cuts_the_number_of_steps() -> None:
-    def slow(network: Any, rows: Any, first: int, step: int) -> Tensor:
-        time.sleep(0.01)
-        return squares(network, rows, first, step)
-
-    cut = fitted(slow, updates=1000, budget=0.08)
-    assert 1 <= cut.updates <= 8
-    assert same(cut.network, fitted(updates=cut.updates).network)
-    assert cut.history == fitted(updates=cut.updates).history
-
-
-def test_the_steps_that_measured_time_are_undone(tmp_path) -> None:
-    rich = fitted(folder=tmp_path / "budget", budget=1e9)
-    assert rich.updates == 12
-    assert same(rich.network, fitted(folder=tmp_path / "none").network)
-    assert reproducible(tmp_path / "budget") == reproducible(tmp_path / "none")
-
-
-# Going on
-
-
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert fitted(checkpoint_seconds=0).history
-    assert not list(tmp_path.iterdir())
-
-
-def disturbed(at: int, act: Callable[[], None]):
-    """The objective, which does something at a step, the first time that it comes there."""
-    done: list[int] = []
-
-    def objective(network: Any, rows: Any, first: int, step: int) -> Tensor:
-        if step == at and not done:
-            done.append(step)
-            act()
-        return squares(network, rows, first, step)
-
-    return objective
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_finishes_the_step_and_goes_on_to_the_same_bytes(number, tmp_path) -> None:
-    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    objective = disturbed(5, lambda: os.kill(os.getpid(), number))
-    with pytest.raises(KeyboardInterrupt):
-        fitted(objective, folder=tmp_path / "run")
-    assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
-    assert saved_step(tmp_path / "run") in (6, 7)  # the one that was under way, or the next
-    resumed, whole = fitted(objective, folder=tmp_path / "run"), fitted(folder=tmp_path / "whole")
-    assert reproducible(tmp_path / "run") == reproducible(tmp_path / "whole")
-    assert same(resumed.network, whole.network)
-    assert resumed.history == whole.history == rows_of(tmp_path / "run")
-
-
-def saved_step(folder: Path) -> int:
-    return int(checkpoint.load(folder / "checkpoint.safetensors", "training")[1]["step"])
-
-
-def test_interrupted_twice_it_stops_at_once(tmp_path) -> None:
-    def twice() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    objective = disturbed(5, twice)
-    with pytest.raises(KeyboardInterrupt):
-        fitted(objective, folder=tmp_path / "run")
-    assert saved_step(tmp_path / "run") == 0
-    fitted(objective, folder=tmp_path / "run")
-    fitted(folder=tmp_path / "whole")
-    assert reproducible(tmp_path / "run") == reproducible(tmp_path / "whole")
-
-
-class Crash(Exception):
-    """Somebody else's."""
-
-
-@pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_rows_that_are_ahead_of_the_checkpoint_or_cut_short_are_written_again(seconds, tmp_path) -> None:
-    def crash() -> None:
-        with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
-            file.write('{"step": 10, "epoch": 4.0, "loss": 1, "rate": 1}\n{"step": 1')
-        raise Crash
-
-    objective = disturbed(9, crash)
-    how = {"log_every": 2, "checkpoint_seconds": seconds}
-    with pytest.raises(Crash):
-        fitted(objective, folder=tmp_path / "run", **how)
-    assert saved_step(tmp_path / "run") == (0 if seconds else 9)
-    fitted(objective, folder=tmp_path / "run", **how)
-    fitted(folder=tmp_path / "whole", **how)
-    assert reproducible(tmp_path / "run") == reproducible(tmp_path / "whole")
-    times = [json.loads(line)["step"] for line in (tmp_path / "run" / "times.jsonl").read_text().splitlines()]
-    assert times == [2, 4, 6, 8, 10, 12]
-
-
-def test_a_finished_run_is_not_trained_further(tmp_path) -> None:
-    def never(network: Any, rows: Any, first: int, step: int) -> Tensor:
-        raise AssertionError("took a step")
-
-    first = fitted(folder=tmp_path)
-    before = digest(tmp_path)
-    again = fitted(never, folder=tmp_path)
-    assert same(again.network, first.network)
-    assert (again.history, again.updates) == (first.history, first.updates)
-    assert digest(tmp_path) == before
-
-
-def test_a_run_with_other_settings_is_left_alone(tmp_path) -> None:
-    plan = {"training": {"rate": 0.1, "batch": 4}, "seed": 0, "gamma": [1.0, 0.5]}
-    fitted(folder=tmp_path, plan=plan)
-    before = digest(tmp_path)
-    others = [
-        ({**plan, "seed": 1}, "seed"),
-        ({**plan, "training": {"rate": 0.2, "batch": 4}}, r"training\.rate"),
-        ({**plan, "training": {"rate": 0.1}, "gamma": [1.0]}, r"gamma, training\.batch"),
-    ]
-    for other, names in others:
-        with pytest.raises(UserError, match=rf"other settings \({names}\)"):
-            fitted(folder=tmp_path, plan=other)
-    with pytest.raises(UserError, match="another network"):
-        fitted(folder=tmp_path, plan=plan, network=nn.Linear(INPUTS, 2))
-    assert digest(tmp_path) == before
-    fitted(folder=tmp_path, plan=plan)
-
-
-@pytest.mark.filterwarnings("ignore:.*no-op")  # a tensor on "meta" has no values, but a place
-def test_the_optimiser_comes_back_to_where_the_weights_are() -> None:
-    network = nn.Linear(2, 1, device="meta")
-    state = State(network, torch.optim.Adam(network.parameters()))
-    tensors = {"network.weight": torch.ones(1, 2), "network.bias": torch.ones(1)}
-    tensors |= {f"optimizer.weight.{name}": torch.ones(1, 2) for name in ("exp_avg", "exp_avg_sq")}
-    state.restore({**tensors, "optimizer.weight.step": torch.tensor(3.0)}, 3, [])
-    found = state.optimizer.state[network.weight]
-    assert {name: (v.device.type, tuple(v.shape)) for name, v in found.items()} == {
-        "exp_avg": ("meta", (1, 2)),
-        "exp_avg_sq": ("meta", (1, 2)),
-        "step": ("meta", ()),
-    }
-
-
-# Trouble
+# Losses that are not finite
 
 
 def infinite_loss(network: Any, loss: Tensor) -> Tensor:
@@ -434,7 +152,7 @@ def nan_loss(network: Any, loss: Tensor) -> Tensor:
 
 
 def nan_gradient(network: Any, loss: Tensor) -> Tensor:
-    """√x at 0 where x does not depend on the weights: a finite value with derivative ∞ · 0."""
+    """Add √x at x = 0, where x does not depend on the weights: finite, with the derivative ∞ · 0."""
     return loss + (0 * network(X).sum()).sqrt()
 
 
@@ -454,11 +172,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(spoil, clip, tmp_path) -> None:
     assert reproducible(tmp_path / "run") == reproducible(tmp_path / "whole")
 
 
-# The whole
+# A closed form
 
 
 class LinearInSteps(nn.Module):
-    """Linear in (v, a), with other weights for each n."""
+    """A linear map of (v, a) for each n."""
 
     def __init__(self, steps: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -470,7 +188,7 @@ class LinearInSteps(nn.Module):
 
 @pytest.mark.parametrize("target", ["u0", "eps"])
 def test_training_approaches_the_posterior_mean(target) -> None:
-    """u = G a + η with a, η and ε jointly of mean zero and covariance I (±√k times each unit vector of R^k)."""
+    """u = G a + η, where (a, η, ε) are ±√k times the unit vectors of R^k: of mean zero and covariance I exactly."""
     steps, inputs, size = 3, 1, 2
     diffusion = Diffusion(Schedule.cosine(steps), White(), target)
     g = torch.tensor([[1.0], [-0.5]], dtype=torch.float64)

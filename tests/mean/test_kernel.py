@@ -1,21 +1,25 @@
 """Kernel regression against textbook formulas, refits and regression on explicit copies."""
 
-from copy import copy
+import time
+from copy import copy, deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 import pdno.mean.kernel.kernel as module
+import pdno.mean.kernel.search as search
 from pdno import UserError
+from pdno.data.split import folds
 from pdno.equation import Darcy
 from pdno.grid import Grid
-from pdno.mean import is_saveable
-from pdno.mean.base import folds
-from pdno.mean.kernel.kernel import KERNELS, Hyper, Kernel, log_likelihood
+from pdno.learning.budget import Terms
+from pdno.mean.base import pairs_of
+from pdno.mean.kernel.kernel import ARRAYS, KERNELS, Hyper, Kernel, log_likelihood
 from pdno.symmetry import group, orbit
+from tests.mean.states import from_file
 
 POINTS = 8
 
@@ -37,26 +41,26 @@ def fitted(samples: int = 40, noise: float = 0.0, **settings: object) -> tuple[K
 
 def textbook(kernel: Kernel, a, u, new, nugget: float) -> tuple[np.ndarray, np.ndarray]:
     """Kriging with an unknown constant as one linear system: its mean, (sample, …), and the variance factor, (sample,)."""
-    known, phi = (kernel._features(x, np.zeros((len(x), 0))) for x in (a, new))
+    trained, phi = (kernel._features(x, np.zeros((len(x), 0))) for x in (a, new))
     h, n = kernel.hyper, len(a)
-    system = np.block([[h.gram(known, known) + nugget * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
-    right = np.concatenate([h.gram(known, phi), np.ones((1, len(new)))])
+    system = np.block([[h.gram(trained, trained) + nugget * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    right = np.concatenate([h.gram(trained, phi), np.ones((1, len(new)))])
     weights = np.linalg.solve(system, right)
     own = np.array([h.gram(x[None], x[None])[0, 0] for x in phi])
     return np.tensordot(weights[:n].T, u, axes=1), own - (weights * right).sum(axis=0)
 
 
-def relearned(kernel: Kernel, a, u, rows, scalars=None) -> Kernel:
-    """What is learned from some rows with the same choices."""
+def refit(kernel: Kernel, a, u, rows, scalars=None) -> Kernel:
+    """Regression on some rows with the same hyper-parameters."""
     new, s = copy(kernel), np.zeros((len(a), 0)) if scalars is None else scalars
-    new._learn(a[rows], u[rows], s[rows], np.arange(len(rows)))
+    new._solve(a[rows], u[rows], s[rows], np.arange(len(rows)))
     return new
 
 
 @pytest.fixture
 def one_nugget(monkeypatch) -> None:
-    """The same nugget for all modes, as the textbook has it."""
-    monkeypatch.setattr(module, "levels", lambda curve: (np.zeros(curve.shape[1], dtype=int), np.array([1e-3])))
+    """The same nugget for all modes, as in textbooks."""
+    monkeypatch.setattr(search, "select_nuggets", lambda errors: (np.zeros(errors.shape[1], dtype=int), np.array([1e-3])))
 
 
 # Formulas
@@ -66,7 +70,7 @@ def one_nugget(monkeypatch) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_posterior_is_that_of_the_textbook(name) -> None:
     kernel, a, u = fitted(noise=0.1, kernel=name)
-    (nugget,) = kernel.arrays()["nuggets"]
+    (nugget,) = kernel.state().arrays["nuggets"]
     new = inputs(5, seed=2)
     mean, factor = textbook(kernel, a, u, new, nugget)
     np.testing.assert_allclose(kernel(new), mean, rtol=1e-8)
@@ -132,7 +136,7 @@ def test_a_linear_map_is_reproduced_by_the_linear_kernel() -> None:
 
 
 def test_noise_is_recovered() -> None:
-    """200 pairs of 32 points: the estimate has a relative error of 1/√12800 = 0.9 %, and what m explains is not noise."""
+    """200 pairs of 32 points: the estimate has a relative error of 1/√12800 = 0.9 %, and the variation of m is not noise."""
     x = (np.arange(32) + 0.5) / 32
     a = inputs(200, 1, 3) @ np.cos(np.pi * np.outer(np.arange(3), x))
     clean = np.sin(a.mean(axis=-1, keepdims=True)) * np.sin(np.pi * x) + a[..., :1] * x
@@ -140,12 +144,12 @@ def test_noise_is_recovered() -> None:
     assert np.sqrt(np.square(kernel.noise_std).mean()) == pytest.approx(0.2, rel=0.04)
     error = np.sqrt(np.square(kernel(a) - clean).mean())
     assert error < 0.04  # with 200 pairs and three numbers in an input
-    assert (kernel.arrays()["level"] < 0).mean() > 0.5  # modes that have but noise
+    assert (kernel.state().arrays["level"] < 0).mean() > 0.5  # modes without signal
     assert np.sqrt(np.square(kernel.posterior_std(a)).mean()) == pytest.approx(error, rel=0.5)
 
 
 def test_bands_without_signal_keep_their_mean_if_they_have_one() -> None:
-    """A constant zigzag in all outputs is learned, noise of the same frequencies is not."""
+    """A constant zigzag in all outputs is reproduced, noise of the same frequencies is not."""
     zigzag = (-1.0) ** np.arange(32)
     a, noise = inputs(100, 1, 1) * np.ones(32), 0.3 * inputs(100, 1, 32, seed=1)
     for size, most in ((0.0, 0.02), (1.0, 0.03)):  # 0.3/√100 = 0.03 is the noise of a mean that is not shrunk
@@ -153,7 +157,7 @@ def test_bands_without_signal_keep_their_mean_if_they_have_one() -> None:
         assert np.sqrt(np.square(found - size * zigzag).mean()) < most
 
 
-# Leaving out
+# Leave-one-out residuals
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -162,7 +166,7 @@ def test_residuals_are_those_of_refits(one_nugget, noise) -> None:
     residuals = kernel.residuals(a, u)
     for i in range(20):
         rest = np.delete(np.arange(20), i)
-        np.testing.assert_allclose(residuals[i], (u - relearned(kernel, a, u, rest)(a))[i], rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(residuals[i], (u - refit(kernel, a, u, rest)(a))[i], rtol=1e-5, atol=1e-8)
     size = [np.linalg.norm(x[:, 0], axis=1) for x in (residuals, u)]
     assert kernel.error == pytest.approx((size[0] / size[1]).mean(), rel=1e-10)
     np.testing.assert_array_equal(Kernel("matern52").residuals(a, u), residuals)  # without a fit beforehand
@@ -173,8 +177,8 @@ def test_groups_are_left_out_together(one_nugget) -> None:
     labels = np.array([3, 3, 5, 3, 7, 7, 9] + [11] * 4 + list(range(20, 29)))
     residuals = kernel.residuals(a, u, group=labels)
     for label in np.unique(labels):
-        refit = relearned(kernel, a, u, np.flatnonzero(labels != label))
-        np.testing.assert_allclose(residuals[labels == label], (u - refit(a))[labels == label], rtol=1e-6, atol=1e-9)
+        other = refit(kernel, a, u, np.flatnonzero(labels != label))
+        np.testing.assert_allclose(residuals[labels == label], (u - other(a))[labels == label], rtol=1e-6, atol=1e-9)
     with pytest.raises(UserError, match="all pairs are of one group"):
         kernel.residuals(a, u, group=np.zeros(20, dtype=int))
 
@@ -188,7 +192,7 @@ def test_all_copies_of_a_pair_are_left_out(one_nugget) -> None:
     residuals = kernel.residuals(a, u)
     for i in range(10):
         rest = np.delete(np.arange(10), i)
-        np.testing.assert_allclose(residuals[i], (u - relearned(kernel, a, u, rest)(a))[i], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(residuals[i], (u - refit(kernel, a, u, rest)(a))[i], rtol=1e-4, atol=1e-6)
 
 
 def test_residuals_of_averages_come_from_folds() -> None:
@@ -197,29 +201,29 @@ def test_residuals_of_averages_come_from_folds() -> None:
     assert not kernel._copied
     residuals = kernel.residuals(a, np.sin(a), count=3)
     for kept, out in folds(24, 3):
-        np.testing.assert_allclose(residuals[out], (np.sin(a) - relearned(kernel, a, np.sin(a), kept)(a))[out], atol=1e-12)
+        np.testing.assert_allclose(residuals[out], (np.sin(a) - refit(kernel, a, np.sin(a), kept)(a))[out], atol=1e-12)
 
 
 @pytest.mark.parametrize("labels", [np.arange(30), np.repeat(np.arange(10), 3)], ids=["pairs", "groups"])
 def test_residuals_of_a_part(one_nugget, labels) -> None:
-    """Pairs that are not learned from, nor any of their group, have those of the whole part; others leave out their group."""
+    """Pairs outside the training part, with all of their group, are predicted by the whole part; others without their group."""
     kernel, a, u = fitted(30, 0.1, most=20)
     residuals = kernel.residuals(a, u, group=labels)
-    ((kept, out),) = kernel._sides(labels, 0)
+    kept, out = kernel._sides(labels, 0)
     assert not set(labels[kept]) & set(labels[out])
     assert 18 <= len(kept) <= 20
-    part = relearned(kernel, a, u, kept)
+    part = refit(kernel, a, u, kept)
     np.testing.assert_allclose(residuals[out], (u - part(a))[out], atol=1e-12)
     for label in np.unique(labels[kept]):
-        refit = relearned(kernel, a, u, kept[labels[kept] != label])
-        np.testing.assert_allclose(residuals[labels == label], (u - refit(a))[labels == label], rtol=1e-6, atol=1e-9)
+        other = refit(kernel, a, u, kept[labels[kept] != label])
+        np.testing.assert_allclose(residuals[labels == label], (u - other(a))[labels == label], rtol=1e-6, atol=1e-9)
     if len(labels) == len(np.unique(labels)):
-        np.testing.assert_allclose(part(a), kernel(a), atol=1e-12)  # the part that the model itself has learned from
+        np.testing.assert_allclose(part(a), kernel(a), atol=1e-12)  # the part that the model itself was trained on
 
 
 def test_time_is_a_limit(monkeypatch) -> None:
-    """Without time the search ends where it begins, and as many pairs are learned from as it looked at."""
-    monkeypatch.setattr(module, "COARSE", 12)
+    """Without time the search ends where it begins, and as many pairs are used for training as it used."""
+    monkeypatch.setattr(search, "COARSE", 12)
     a = inputs(40)
     begun = Kernel("matern52", budget=1e-9).fit(a, operator(a))
     assert "on 12 pairs of 40" in begun.describe()
@@ -227,6 +231,70 @@ def test_time_is_a_limit(monkeypatch) -> None:
     assert begun.residuals(a, operator(a)).shape == a.shape
     whole = Kernel("matern52", budget=1e9).fit(a, operator(a))
     np.testing.assert_array_equal(whole(a), Kernel("matern52").fit(a, operator(a))(a))
+
+
+def test_the_deadline_of_the_model_is_a_limit(monkeypatch) -> None:
+    """It limits a kernel without a budget of its own, in one process; several processes must not decide by their clocks."""
+    monkeypatch.setattr(search, "COARSE", 12)
+    pairs = pairs_of(inputs(40), operator(inputs(40)))
+    late = Terms(progress=False, deadline=time.monotonic())
+    assert "on 12 pairs of 40" in Kernel("matern52").learn(pairs, None, late).describe()
+    for kernel, terms in ((Kernel("matern52", budget=1e9), late), (Kernel("matern52"), replace(late, devices=2))):
+        assert "on 40 pairs:" in kernel.learn(pairs, None, terms).describe()
+
+
+@pytest.fixture
+def solves(monkeypatch) -> list[int]:
+    """The numbers of pairs of all regressions with the selected hyper-parameters."""
+    counts: list[int] = []
+    solve = Kernel._solve
+    monkeypatch.setattr(Kernel, "_solve", lambda self, a, *rest: counts.append(len(a)) or solve(self, a, *rest))
+    return counts
+
+
+@pytest.mark.parametrize("settings", [{}, {"most": 20}, {"symmetries": "reflection"}], ids=str)
+def test_nothing_is_solved_twice(settings, solves) -> None:
+    """Residuals of the training pairs are those of training, bitwise identical to those of another regression."""
+    kernel, a, u = fitted(30, 0.1, **settings)
+    count = settings.get("most", 30)
+    assert solves == [count]
+    residuals = kernel.residuals(a.copy(), u.copy())  # equal arrays need not be the same object
+    assert solves == [count]
+    np.testing.assert_array_equal(kernel.residuals(a, u), residuals)
+    assert solves == [count, count]  # they are kept for one use
+
+
+def test_other_arrays_are_solved_again(solves) -> None:
+    kernel, a, u = fitted(30, 0.1)
+    expected = Kernel.from_state(kernel.state())
+    for given in ({"u": u + 1}, {"a": 2 * a}, {"seed": 1}, {"group": np.arange(30) // 2}):
+        del solves[:]
+        arguments = {"a": a, "u": u} | given
+        np.testing.assert_array_equal(kernel.residuals(**arguments), expected.residuals(**arguments))
+        assert len(solves) == 2
+    del solves[:]
+    kernel.residuals(a, u)
+    assert solves == []  # those of training are still there
+
+
+def test_copies_do_not_share_residuals(solves) -> None:
+    """A copy that is trained again, or residuals that are changed, leave those of others as they are."""
+    kernel, a, u = fitted(30, 0.1)
+    other = deepcopy(kernel).fit(a, 2 * u)
+    twin = deepcopy(kernel)
+    first = kernel.residuals(a, u)
+    expected = first.copy()
+    first += 1
+    np.testing.assert_array_equal(twin.residuals(a, u), expected)
+    np.testing.assert_array_equal(other.residuals(a, 2 * u), Kernel("matern52").fit(a, 2 * u).residuals(a, 2 * u))
+    assert solves == [30, 30, 30]
+
+
+def test_constant_outputs_have_the_residuals_of_rounding() -> None:
+    """Training replaces outputs that are constant up to rounding by their mean, so its residuals are not theirs."""
+    a, u = inputs(20), 3 * (1 + 1e-15 * inputs(20, seed=3))
+    kernel = Kernel().fit(a, u)
+    np.testing.assert_array_equal(kernel.residuals(a, u), Kernel.from_state(kernel.state()).residuals(a, u))
 
 
 # Symmetries
@@ -242,12 +310,12 @@ def test_time_is_a_limit(monkeypatch) -> None:
     ],
 )
 def test_predictions_are_equivariant(symmetries, kind, shape, map_, copied) -> None:
-    """Whatever was learned, and exactly so; the last group is too large for copies."""
+    """For any training pairs, and exactly; the last group is too large for copies."""
     a, new = inputs(30, *shape), inputs(4, *shape, seed=1)
     kernel = Kernel("rq", symmetries, kind, shifts=16 if shape == (1, 16) else None).fit(a, map_(a))
     assert kernel._copied == copied
     mean, std = kernel(new), kernel.posterior_std(new)
-    for g in kernel._elements:
+    for g in kernel._domain.elements:
         np.testing.assert_allclose(kernel(g.on_a(new)), g.on_u(mean), atol=1e-10)
         turned = g.on_u(std) if kind != "vertex" else std[..., ::-1]
         np.testing.assert_allclose(kernel.posterior_std(g.on_a(new)), np.abs(turned), rtol=1e-4, atol=1e-7)
@@ -267,14 +335,14 @@ def test_maps_that_change_the_kernel_serve_to_average() -> None:
 
 @pytest.mark.parametrize("symmetries", ["square", "reflection"])
 def test_copies_by_characters_are_copies(one_nugget, symmetries) -> None:
-    """As regression on all copies, one by one; the square is not commutative."""
+    """They agree with regression on all copies, one by one; the group of the square is not commutative."""
     eq = Darcy(points=6)
     a, new = eq.sample_input(8), eq.sample_input(3, seed=1)
     u = 100 * eq.solve(a)
     kernel = Kernel("rq", symmetries).fit(a, u)
     elements = group(symmetries, Grid.uniform(6, dim=2, kind="cell"))
     copies = [np.concatenate(list(orbit(x, elements, of=of))) for x, of in ((a, "a"), (u, "u"))]
-    mean, _ = textbook(kernel, *copies, new, kernel.arrays()["nuggets"][0])
+    mean, _ = textbook(kernel, *copies, new, kernel.state().arrays["nuggets"][0])
     np.testing.assert_allclose(kernel(new), mean, rtol=1e-5)
 
 
@@ -288,7 +356,7 @@ def test_symmetries_make_predictions_better() -> None:
     assert "each with its symmetric copies (8)" in symmetric.describe()
 
 
-# What data can be like
+# Kinds of data
 
 
 def test_duplicates_with_different_outputs() -> None:
@@ -361,33 +429,45 @@ def test_predictions_do_not_depend_on_the_block(monkeypatch) -> None:
     np.testing.assert_allclose(kernel(new), whole, rtol=1e-7)
 
 
-# Arrays, limits, mistakes
+# Saving, limits, mistakes
 
 
 @pytest.mark.parametrize("symmetries", [(), "reflection"])
-def test_what_was_learned_comes_back_to_the_bit(symmetries) -> None:
-    kernel, _, _ = fitted(noise=0.1, symmetries=symmetries, kernel="rq")
+def test_a_saved_kernel_is_restored_bitwise(symmetries) -> None:
+    kernel, a, u = fitted(noise=0.1, symmetries=symmetries, kernel="rq")
     new = inputs(5, seed=1)
-    again = Kernel(**kernel.settings()).restore(load(save(kernel.arrays())))
+    again = Kernel.from_state(from_file(kernel.state()))
     np.testing.assert_array_equal(again(new), kernel(new))
     np.testing.assert_array_equal(again.posterior_std(new), kernel.posterior_std(new))
-    assert (again.describe(), again.settings(), again.error) == (kernel.describe(), kernel.settings(), kernel.error)
-    for name, values in kernel.arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], values)
+    np.testing.assert_array_equal(again.residuals(a, u), kernel.residuals(a, u))
+    assert (again.describe(), again.error) == (kernel.describe(), kernel.error)
+    assert again.state().settings == kernel.state().settings
+    assert again.state().arrays.keys() == kernel.state().arrays.keys() == set(ARRAYS)
+    for name, values in kernel.state().arrays.items():
+        np.testing.assert_array_equal(again.state().arrays[name], values)
 
 
-def test_own_maps_are_not_written_down() -> None:
-    mean = Kernel(symmetries=["reflection", (np.negative, np.negative)])
-    assert mean.settings()["symmetries"] == ["reflection", "own"]
-    assert not is_saveable(mean)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_missing_arrays_are_named(name) -> None:
+    state = fitted()[0].state()
+    del state.arrays[name]
+    with pytest.raises(UserError, match=rf"arrays \['{name}'\] of a kernel mean are missing"):
+        Kernel.from_state(state)
+
+
+def test_own_maps_are_not_saved() -> None:
+    kernel, _, _ = fitted(symmetries=["reflection", (np.negative, np.negative)])
+    assert kernel.state().settings["symmetries"] == ["reflection", "own"]
+    with pytest.raises(UserError, match="with symmetries of your own is code, which is not saved"):
+        Kernel.from_state(kernel.state())
 
 
 def test_memory_is_a_limit(monkeypatch) -> None:
-    """A part of the pairs that is stated, or a refusal of what was asked for."""
+    """Fewer pairs are used, which `describe` says, or a requested number is refused."""
     monkeypatch.setattr(module, "memory_allowed", lambda: 100_000)
     kernel, a, u = fitted(80)  # 8·n·(5·n + 8·16) bytes for n pairs
     assert "on 38 pairs of 80" in kernel.describe()
-    assert len(kernel.arrays()["a"]) == 38
+    assert len(kernel.state().arrays["a"]) == 38
     assert kernel.residuals(a, u).shape == u.shape
     with pytest.raises(UserError, match=r"regression on 80 pairs needs 0\.0 GB of memory, .* set most=38"):
         fitted(80, most=80)
@@ -399,7 +479,8 @@ def test_sentence() -> None:
     kernel, _, _ = fitted(kernel="rq")
     text = kernel.describe()
     assert text.startswith("Gaussian-process regression on 40 pairs: a rational quadratic kernel of shape ")
-    assert text.endswith(f"left-out pairs have a relative error of {kernel.error:.3g}.")
+    assert text.endswith(f"the leave-one-out relative error is {kernel.error:.3g}.")
+    assert Kernel().describe() == "A kernel mean that has not been trained."
     assert "of the modes of a weighted by (k² + 2)^(−" in text
 
 
@@ -407,8 +488,8 @@ def test_sentence() -> None:
     ("call", "message"),
     [
         (lambda: Kernel("matern"), "kernel 'matern' is unknown; did you mean"),
-        (lambda: Kernel(most=1), "most = 1: expected at least two pairs"),
-        (lambda: Kernel()(inputs(2)), "has not learned anything yet; call fit first"),
+        (lambda: Kernel(most=1), "most = 1: expected at least two training pairs"),
+        (lambda: Kernel()(inputs(2)), r"this kernel mean has not been trained; call fit\(a, u\) first"),
         (lambda: Kernel().fit(inputs(4), inputs(5)), r"have shapes \(4, 1, 8\), \(5, 1, 8\) and \(4, 0\)"),
         (lambda: Kernel().fit(inputs(4) / 0.0, inputs(4)), "NaN or infinite"),
         (lambda: Kernel(kind=["cell", "cell"]).fit(inputs(4), inputs(4)), "got 2 kinds of axes"),

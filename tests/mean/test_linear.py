@@ -1,6 +1,6 @@
-"""Linear means: closed forms of ridge regression, refits without each pair, and truths that each choice must find."""
+"""Linear means: closed forms of ridge regression, refits without each pair, and operators that selection must recover."""
 
-import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -9,11 +9,14 @@ from scipy.stats import multivariate_normal
 
 import pdno
 from pdno import UserError
+from pdno.data.split import folds
 from pdno.equation import Advection, Elliptic1D
-from pdno.mean.base import Mean, folds
+from pdno.mean.base import refitted
 from pdno.mean.linear.linear import Linear
 from pdno.mean.linear.ridge import MEANS, PENALTIES, Ridge, bands, decomposed, polynomials, transform
 from pdno.mean.linear.sparse import sparse_map
+from pdno.work.state import State
+from tests.mean.states import from_file
 
 PLAIN = {"log": False, "degree": 1, "smooth": False, "sparse": False}
 
@@ -32,13 +35,13 @@ def error(mean: Linear, a: np.ndarray, u: np.ndarray, scalars: np.ndarray | None
 
 
 def scaled(a: np.ndarray) -> np.ndarray:
-    """One channel of inputs about its mean, in units of its total standard deviation."""
+    """One channel of inputs, centred and divided by its total standard deviation."""
     x = a.reshape(len(a), -1)
     return (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0).sum())
 
 
 def hat(z: np.ndarray, penalty: float) -> np.ndarray:
-    """Matrix of the fit with an intercept that is not penalised, by the normal equations of all pairs."""
+    """Return the matrix of the fit with an intercept that is not penalised, by the normal equations."""
     phi, n = np.column_stack([np.ones(len(z)), z]), len(z)
     return phi @ np.linalg.solve(phi.T @ phi + n * penalty * np.diag([0, *np.ones(z.shape[1])]), phi.T)
 
@@ -67,7 +70,7 @@ def test_ridge_is_the_closed_form(p, basis) -> None:
 
 
 def test_primal_is_dual() -> None:
-    """Inputs that are all zero change nothing but which of ΦᵀΦ and ΦΦᵀ is the smaller one."""
+    """Inputs that are all zero only change which of ΦᵀΦ and ΦΦᵀ is the smaller one."""
     a, u, new = normal(30, 1, 20), normal(30, 1, 7, seed=1), normal(5, 1, 20, seed=2)
     few, many = (Linear(**PLAIN).fit(np.pad(a, ((0, 0), (0, 0), (0, more))), u) for more in (0, 30))
     np.testing.assert_allclose(few(new), many(np.pad(new, ((0, 0), (0, 0), (0, 30)))), atol=1e-12)
@@ -110,14 +113,14 @@ def test_penalty_minimises_generalised_cross_validation(p, noise) -> None:
 
 
 def test_likelihood_keeps_penalties_from_being_small_by_chance() -> None:
-    """Twenty outputs of nothing but noise, each a channel with a penalty of its own, on as many inputs as pairs.
+    """Twenty outputs of pure noise, each a channel with its own penalty, and as many inputs as pairs.
 
-    The likelihood is that of n − 1 numbers orthogonal to the constant, at the variance that suits the penalty best.
+    The likelihood is that of n − 1 numbers orthogonal to the constant, with the most likely variance for each penalty.
     """
     n, a, u = 12, normal(12, 1, 12, seed=3), normal(12, 20, 1, seed=4)
     z, across = scaled(a), null_space(np.ones((1, n)))
-    chosen, cautious = Linear(**PLAIN).fit(a, u).penalties, 0
-    for y, penalty in zip(u[:, :, 0].T, chosen, strict=True):
+    penalties, limited = Linear(**PLAIN).fit(a, u).penalties, 0
+    for y, penalty in zip(u[:, :, 0].T, penalties, strict=True):
         likelihood, score = [], []
         for each in PENALTIES[1:-1]:
             covariance = across.T @ (np.eye(n) + z @ z.T / (n * each)) @ across
@@ -128,8 +131,8 @@ def test_likelihood_keeps_penalties_from_being_small_by_chance() -> None:
         least = np.argmax(likelihood) - 1
         if least < len(likelihood) - 2:  # else λ = ∞ may be likelier still
             assert penalty == pytest.approx(PENALTIES[1:][max(least, np.argmin(score))])
-            cautious += least > np.argmin(score)
-    assert cautious  # the likelihood had its say
+            limited += least > np.argmin(score)
+    assert limited  # the likelihood decided at least once
 
 
 def test_means_of_noise_are_dropped_and_others_kept() -> None:
@@ -141,7 +144,7 @@ def test_means_of_noise_are_dropped_and_others_kept() -> None:
     assert ridge.penalty[-1] > 50 * ridge.penalty[0]
 
 
-# Residuals of pairs left out
+# Leave-one-out residuals
 
 
 @pytest.mark.parametrize("p", [5, 30])
@@ -160,7 +163,7 @@ def test_residuals_are_those_of_refits(p, basis) -> None:
 
 
 def test_residuals_of_bands_are_those_of_refits() -> None:
-    """Each mode with its own penalties nλ of the coefficients and n(1/f₀ − 1) of the mean, about that of all inputs."""
+    """Each mode has penalties nλ of the coefficients and n(1/f₀ − 1) of the mean; the centre is the mean of all inputs."""
     n, a = 30, smooth(30, 16, seed=2)
     u = np.cumsum(a, axis=2) + 2 * normal(n, 1, 16, seed=3)
     ridge = Ridge.of(a[:, 0], u, ("cosines",))
@@ -191,7 +194,7 @@ def test_residuals_are_as_large_as_those_of_new_pairs() -> None:
 
 
 def test_groups_are_left_out_as_one() -> None:
-    """Each pair comes twice: its twin tells all of it, unless both are left out."""
+    """Each pair occurs twice: the other one determines it, unless both are left out."""
     a, u, group = (
         np.repeat(normal(20, 1, 40), 2, axis=0),
         np.repeat(normal(20, 1, 4, seed=1), 2, axis=0),
@@ -206,6 +209,73 @@ def test_groups_are_left_out_as_one() -> None:
         expected[left] = u[left] - Linear(**PLAIN, penalty=1e-8).fit(a[kept], u[kept])(a[left])
     np.testing.assert_array_equal(together, expected)
     np.testing.assert_array_equal(mean.residuals(a, u, group=np.arange(40)), mean.residuals(a, u))
+
+
+@pytest.fixture
+def fits(monkeypatch) -> list[int]:
+    """The numbers of pairs of all ridge regressions."""
+    counts: list[int] = []
+    of = Ridge.of.__func__
+    monkeypatch.setattr(Ridge, "of", classmethod(lambda cls, phi, *rest: counts.append(len(phi)) or of(cls, phi, *rest)))
+    return counts
+
+
+def test_nothing_is_fitted_twice(fits) -> None:
+    """Residuals of the training pairs are those of training, bitwise identical to those of another fit."""
+    a, u, s = normal(30, 1, 8), normal(30, 1, 8, seed=1), normal(30, 1, seed=2)
+    mean = Linear(sparse=False).fit(a, u, s)
+    count = len(fits)
+    assert count > 1
+    residuals = mean.residuals(a.copy(), u.copy(), s.copy(), np.arange(30))  # equal arrays need not be the same object
+    assert len(fits) == count
+    np.testing.assert_array_equal(Linear(sparse=False).residuals(a, u, s), residuals)
+    assert len(fits) == 2 * count
+    np.testing.assert_array_equal(mean.residuals(a, u, s), residuals)
+    assert len(fits) == 3 * count  # they are kept for one use
+
+
+def test_other_arrays_are_fitted_again(fits) -> None:
+    a, u = normal(30, 1, 8), normal(30, 1, 8, seed=1)
+    mean = Linear(sparse=False).fit(a, u)
+    for given in ({"u": u + a}, {"a": a**2}, {"seed": 1}, {"scalars": a[:, 0]}):
+        del fits[:]
+        arguments = {"a": a, "u": u} | given
+        np.testing.assert_array_equal(mean.residuals(**arguments), Linear(sparse=False).residuals(**arguments))
+        assert len(fits) > 2
+        assert len(fits) % 2 == 0  # both have fitted as often
+    del fits[:]
+    mean.residuals(a, u)
+    assert fits == []  # those of training are still there
+
+
+def test_a_sparse_map_is_selected_once(monkeypatch) -> None:
+    """Its residuals are those of folds; the map of all pairs is not selected a second time."""
+    rows: list[int] = []
+    select = Linear._select
+    monkeypatch.setattr(Linear, "_select", lambda self, a, *rest: rows.append(len(a)) or select(self, a, *rest))
+    a = normal(200, 1, 16)
+    u = np.roll(a, 3, axis=2) + 0.3 * normal(200, 1, 16, seed=1)
+    mean = Linear().fit(a, u)
+    assert mean.is_sparse
+    assert rows == [200]
+    residuals = mean.residuals(a, u)
+    assert rows == [200] + [160] * 5
+    np.testing.assert_array_equal(residuals, Linear().residuals(a, u))
+
+
+def test_copies_do_not_share_residuals(fits) -> None:
+    """A copy that is trained again, or residuals that are changed, leave those of others as they are."""
+    a, u = normal(30, 1, 8), normal(30, 1, 8, seed=1)
+    mean = Linear(sparse=False).fit(a, u)
+    twin, other = deepcopy(mean), deepcopy(mean).fit(a, 2 * u)
+    first = mean.residuals(a, u)
+    expected = first.copy()
+    first += 1
+    del fits[:]
+    np.testing.assert_array_equal(twin.residuals(a, u), expected)
+    found = other.residuals(a, 2 * u)
+    assert fits == []
+    np.testing.assert_array_equal(found, Linear(sparse=False).residuals(a, 2 * u))
 
 
 # Modes
@@ -236,7 +306,7 @@ def test_bands_of_a_plane() -> None:
     np.testing.assert_array_equal(bands((2, 2, 2), "nodes"), [0, 0, 0, 0, 1, 1, 1, 1])
 
 
-# What is chosen
+# Selection
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -262,7 +332,7 @@ def test_rough_outputs_take_no_harm(seed) -> None:
 
 
 def test_noisy_shift_is_sparse() -> None:
-    """Over 20 seeds the error was at most 0.18 of the one without, and in five of them one number too many was kept."""
+    """Over 20 seeds the error was at most 0.18 of the one without, and in five of them one input too many was kept."""
     data = pdno.generate(Advection(32), train=1000, test=100, noise="gaussian:0.5", seed=3)
     a, u = data.train.a, data.train.u
     mean, plain = Linear().fit(a, u), Linear(sparse=False).fit(a, u)
@@ -271,12 +341,12 @@ def test_noisy_shift_is_sparse() -> None:
     assert error(mean, data.test.a, data.test.u) < 0.25 * error(plain, data.test.a, data.test.u)
     np.testing.assert_array_equal(np.abs(mean(np.zeros((1, 1, 32)))), 0)  # the constant was dropped with the rest
     assert "0.5 of 32 inputs" in mean.describe()
-    np.testing.assert_array_equal(mean.residuals(a, u), Mean.residuals(mean, a, u))
+    np.testing.assert_array_equal(mean.residuals(a, u), refitted(mean, a, u))
     assert mean.score == pytest.approx(np.square(mean.residuals(a, u)).sum(axis=2).mean() / u.var(axis=0).sum(), rel=0.05)
 
 
-def test_sparse_map_is_least_squares_on_what_matters() -> None:
-    """With 18 of 20 seeds nothing else was kept."""
+def test_sparse_map_is_least_squares_on_significant_inputs() -> None:
+    """With 18 of 20 seeds no other input was kept."""
     x = normal(500, 24)
     b = np.zeros((24, 3))
     b[[3, 5, 8], [0, 0, 2]] = 1, -0.5, 2
@@ -294,11 +364,11 @@ def test_dense_map_is_not_sparse(sparse) -> None:
     a = normal(500, 1, 32)
     u = a @ normal(32, 32, seed=1) + normal(500, 1, 32, seed=2)
     assert not Linear(sparse=sparse).fit(a, u).is_sparse
-    assert not Linear(sparse=sparse).fit(a[:40], u[:40]).is_sparse  # too few pairs to tell
+    assert not Linear(sparse=sparse).fit(a[:40], u[:40]).is_sparse  # too few pairs
 
 
 def test_weak_dense_map_is_not_sparse() -> None:
-    """No coefficient is significant, all together are; a sparse map would be a constant."""
+    """No coefficient is significant by itself, but all together are; a sparse map would be a constant."""
     a = normal(500, 1, 32)
     u = 0.08 * a @ normal(32, 32, seed=1) + normal(500, 1, 32, seed=2)
     assert not Linear().fit(a, u).is_sparse
@@ -307,7 +377,7 @@ def test_weak_dense_map_is_not_sparse() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_logarithms_are_taken_where_they_help(seed) -> None:
-    """So it was for 20 seeds, with errors of at most 0.016."""
+    """This held for 20 seeds, with errors of at most 0.016."""
     a, b = np.exp(0.5 * normal(200, 1, 12, seed=seed)), normal(12, 12, seed=9)
     noise, new = 0.1 * normal(200, 1, 12, seed=seed + 50), np.exp(0.5 * normal(100, 1, 12, seed=seed + 100))
     of_logs, of_values = Linear().fit(a, np.log(a) @ b + noise), Linear().fit(a, a @ b + noise)
@@ -324,13 +394,13 @@ def test_logarithms_of_positive_channels_only() -> None:
     s = np.exp(normal(200, 1, seed=2))
     u = np.log(a[:, :1]) + a[:, 1:] * 2 - np.log(s)[:, :, None]
     mean = Linear().fit(a[:150], u[:150], s[:150])
-    np.testing.assert_array_equal(mean.arrays()["logged"], [1] * 6 + [0] * 6 + [1])
+    np.testing.assert_array_equal(mean.state().arrays["logged"], [1] * 6 + [0] * 6 + [1])
     assert error(mean, a[150:], u[150:], s[150:]) < 1e-10
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_products_are_taken_where_they_help(seed) -> None:
-    """So it was for 20 seeds."""
+    """This held for 20 seeds."""
     a, new, noise = normal(400, 1, 6, seed=seed), normal(100, 1, 6, seed=seed + 50), 0.1 * normal(400, 1, 6, seed=seed + 100)
     b = normal(6, 6, seed=9)
     curved, straight = Linear().fit(a, a @ b + a**2 + noise), Linear().fit(a, a @ b + noise)
@@ -360,10 +430,10 @@ def test_components_are_as_many_as_pairs_allow() -> None:
     assert Linear(degree=2, components=3).fit(a, a**2).products == 3
 
 
-def test_a_part_of_many_pairs_chooses(monkeypatch) -> None:
-    monkeypatch.setattr("pdno.mean.linear.linear.TRIAL", 50)
+def test_some_of_many_pairs_select_the_features(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.mean.linear.linear.MOST_PAIRS", 50)
     a, new = np.exp(0.3 * normal(400, 1, 60)), np.exp(0.3 * normal(100, 1, 60, seed=1))
-    a[7, 0, 3] = -1  # not among those that choose, but logarithms are out of the question
+    a[7, 0, 3] = -1  # not among those pairs, but logarithms are impossible
     assert error(Linear().fit(a, np.cumsum(a, axis=2)), new, np.cumsum(new, axis=2)) < 1e-9
     assert not Linear().fit(a, np.log(np.abs(a))).logged
 
@@ -375,7 +445,7 @@ def test_advection_without_noise_is_exact() -> None:
     data = pdno.generate(Advection(64), train=300, test=100)
     mean = Linear().fit(data.train.a, data.train.u)
     assert error(mean, data.test.a, data.test.u) < 1e-9
-    assert mean.basis == "nodes"  # nothing else is tried
+    assert mean.basis == "nodes"  # no other basis is tried
     assert np.abs(mean.residuals(data.train.a, data.train.u)).max() < 1e-9
 
 
@@ -387,7 +457,7 @@ def test_elliptic_with_noise() -> None:
     assert error(mean, data.test.a, data.test.u) < 0.65 * error(plain, data.test.a, data.test.u)
 
 
-# Data that have little to tell
+# Little data
 
 
 def test_one_pair_and_two() -> None:
@@ -398,7 +468,7 @@ def test_one_pair_and_two() -> None:
     two = Linear().fit(a, u)
     assert np.isfinite(two(normal(9, 1, 8, seed=2))).all()
     assert np.isfinite(Linear().residuals(a, u)).all()
-    with pytest.raises(UserError, match="bring at least two"):
+    with pytest.raises(UserError, match="provide at least two"):
         Linear().residuals(a[:1], u[:1])
 
 
@@ -426,7 +496,7 @@ def test_rounding_is_no_input() -> None:
 
 
 def test_repeated_inputs() -> None:
-    """Ten inputs, each with twenty noisy outputs: the means of the twenty, once the penalty is small."""
+    """Ten inputs, each with twenty noisy outputs: predictions are the means of the twenty, as the penalty is small."""
     a, clean = np.repeat(normal(10, 1, 40), 20, axis=0), 10 * np.repeat(normal(10, 1, 4, seed=1), 20, axis=0)
     u = clean + 0.1 * normal(200, 1, 4, seed=2)
     mean = Linear(**PLAIN).fit(a, u)
@@ -448,24 +518,25 @@ def test_outputs_without_a_grid() -> None:
     "options",
     [{}, PLAIN, {"sparse": True}, {"degree": 2, "components": 3, "log": False, "smooth": "polynomials", "penalty": 0.1}],
 )
-def test_round_trip_to_the_bit(options) -> None:
+def test_a_saved_mean_is_restored_bitwise(options) -> None:
     a, s = np.exp(0.3 * normal(200, 2, 8)), np.exp(normal(200, 1, seed=1))
     u = np.log(a[:, :1]) + s[:, :, None] + 0.1 * normal(200, 1, 8, seed=2)
     mean = Linear(**options).fit(a, u, s)
-    arrays = mean.arrays()
-    assert all(array.dtype == np.float64 for array in arrays.values())
-    again = Linear(**json.loads(json.dumps(mean.settings()))).restore(arrays)
+    state = mean.state()
+    assert all(array.dtype == np.float64 for array in state.arrays.values())
+    again = Linear.from_state(from_file(state))
     np.testing.assert_array_equal(again(a, s), mean(a, s))
-    assert again.settings() == mean.settings()
+    assert again.state().settings == state.settings
     assert again.describe() == mean.describe()
     assert (again.score, again.is_sparse, again.logged) == (mean.score, mean.is_sparse, mean.logged)
-    for name, array in again.arrays().items():
-        np.testing.assert_array_equal(array, arrays[name])
+    assert again.state().arrays.keys() == state.arrays.keys()
+    for name, array in again.state().arrays.items():
+        np.testing.assert_array_equal(array, state.arrays[name])
 
 
 def test_description() -> None:
     a = np.exp(normal(300, 1, 8))
-    assert Linear().describe() == "A linear mean that has not learned yet."
+    assert Linear().describe() == "A linear mean that has not been trained."
     text = Linear(smooth="cosines").fit(a, np.log(a) + np.log(a) ** 2 + 0.1 * normal(300, 1, 8, seed=1)).describe()
     assert "bands of cosines" in text
     assert "logarithms" in text
@@ -476,14 +547,14 @@ def test_description() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"log": "yes"}, "log = 'yes' is not a choice.*Known: True, False, auto"),
-        ({"degree": 3}, "degree = 3 is not a choice"),
-        ({"degree": True}, "degree = True is not a choice"),
+        ({"log": "yes"}, "log = 'yes' is unknown.*expected one of True, False, auto"),
+        ({"degree": 3}, "degree = 3 is unknown"),
+        ({"degree": True}, "degree = True is unknown"),
         ({"smooth": "cosine"}, "did you mean 'cosines'"),
         ({"sparse": None}, "sparse = None"),
-        ({"penalty": -1}, "penalty = -1: expected a number that is not negative"),
+        ({"penalty": -1}, "penalty = -1: expected a non-negative number"),
         ({"penalty": float("nan")}, "penalty = nan"),
-        ({"components": 0}, "components = 0: expected a whole number"),
+        ({"components": 0}, "components = 0: expected a positive integer"),
     ],
 )
 def test_settings_are_checked(options, message) -> None:
@@ -493,26 +564,27 @@ def test_settings_are_checked(options, message) -> None:
 
 def test_data_are_checked() -> None:
     a = np.exp(normal(20, 1, 8))
-    with pytest.raises(UserError, match=r"shapes \(20, 1, 8\), \(19, 1, 8\).*as many samples"):
+    with pytest.raises(UserError, match=r"shapes \(20, 1, 8\), \(19, 1, 8\).*the same number of samples"):
         Linear().fit(a, a[1:])
-    with pytest.raises(UserError, match="as many samples"):
+    with pytest.raises(UserError, match="the same number of samples"):
         Linear().fit(a[:, 0, 0], a)
-    with pytest.raises(UserError, match="as many samples"):
+    with pytest.raises(UserError, match="the same number of samples"):
         Linear().fit(a, a, a[:, 0, 0])
     with pytest.raises(UserError, match="neither values nor scalars"):
         Linear().fit(a[:, :0], a)
-    with pytest.raises(UserError, match="outputs have values that are NaN"):
+    with pytest.raises(UserError, match="outputs contain NaN"):
         Linear().fit(a, a * np.nan)
     with pytest.raises(UserError, match="log = True, but inputs have values down to -"):
         Linear(log=True).fit(-a, a)
-    with pytest.raises(UserError, match="has not learned yet"):
+    with pytest.raises(UserError, match="this linear mean has not been trained"):
         Linear()(a)
-    with pytest.raises(UserError, match="learned nothing"):
-        Linear().arrays()
+    with pytest.raises(UserError, match="has not been trained"):
+        Linear().state()
     mean = Linear(log=True).fit(a, a)
-    with pytest.raises(UserError, match="inputs have 7 numbers each, expected 8"):
+    with pytest.raises(UserError, match="an input has 7 values, expected 8"):
         mean(a[:, :, 1:])
     with pytest.raises(UserError, match=r"values down to 0.*log=False"):
         mean(0 * a)
+    state = mean.state()
     with pytest.raises(UserError, match=r"arrays \['modes'\].*are missing"):
-        Linear().restore({name: array for name, array in mean.arrays().items() if name != "modes"})
+        Linear.from_state(State(state.settings, {name: array for name, array in state.arrays.items() if name != "modes"}))

@@ -1,22 +1,24 @@
-"""A network as a mean operator: what it learns, symmetries, other meshes, what is kept; and means from their names."""
+"""A network as a mean model: training, symmetries, other meshes, saving."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 from torch import Tensor, nn
 
+import pdno.learning.budget
 import pdno.learning.loop
-import pdno.model.surrogate
 from pdno import Pairs, Training, UserError
 from pdno.draw import generator
 from pdno.grid import Grid
-from pdno.mean import Kernel, Linear, Mean, Network, Sum, mean_of
-from pdno.model.surrogate import Terms
+from pdno.learning.budget import Terms
+from pdno.mean import Mean, Network, mean_from_state
+from pdno.mean.base import named_state
 from pdno.symmetry import average, group
+from pdno.work.state import State, flatten
+from tests.mean.states import from_file, same_state
 
 SLIM = {"kind": "slim", "widths": [8, 16], "blocks": 1}
 SPECTRAL = {"kind": "spectral", "modes": 4, "width": 12, "layers": 2}
@@ -58,14 +60,27 @@ def short(network: object = SLIM, a: np.ndarray | None = None, **settings: objec
 
 
 def same_arrays(x: Mean, y: Mean) -> bool:
-    ours, theirs = x.arrays(), y.arrays()
+    ours, theirs = (flatten(mean.state())[0] for mean in (x, y))
     return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
-# Learning
+def without_symmetries(mean: Network) -> Network:
+    """The same network, whose predictions are not averaged."""
+    state = mean.state()
+    return Network.from_state(State({**state.settings, "symmetries": []}, state.arrays, state.parts))
 
 
-def test_it_learns_an_operator() -> None:
+def other_widths(state: State) -> State:
+    """The state of a network with settings of another one."""
+    network = state.parts["network"]
+    settings = {**network.settings, "network": {**network.settings["network"], "widths": [8, 8]}}
+    return State(state.settings, state.arrays, {"network": State(settings, network.arrays, network.parts)})
+
+
+# Training
+
+
+def test_an_operator_is_learned() -> None:
     """New inputs have a tenth of the error that the mean of u has."""
     a, new = waves(100), waves(30, seed=1)
     loop = Training(updates=150, batch=20, rate=1e-2, ema=0.9)
@@ -74,7 +89,7 @@ def test_it_learns_an_operator() -> None:
     assert error < 0.1 * trivial
 
 
-def test_answers_do_not_depend_on_how_many_are_asked_for() -> None:
+def test_predictions_do_not_depend_on_the_number_of_inputs() -> None:
     mean, new = short(), noise(150, seed=1)
     np.testing.assert_allclose(mean(new)[70:73], mean(new[70:73]), rtol=0, atol=1e-5)
     assert mean(new[:0]).shape == (0, 1, 16)
@@ -83,28 +98,28 @@ def test_answers_do_not_depend_on_how_many_are_asked_for() -> None:
 def test_the_same_seed_gives_the_same_bytes() -> None:
     a, u = noise(12), noise(12, seed=1)
     one, two, other = (Network(SLIM, training=SHORT).fit(a, u, seed=seed) for seed in (5, 5, 6))
-    assert save(one.arrays()) == save(two.arrays())
+    assert save(flatten(one.state())[0]) == save(flatten(two.state())[0])
     assert not np.array_equal(one(a), other(a))
 
 
-def test_every_fit_starts_anew() -> None:
+def test_every_fit_starts_from_the_beginning() -> None:
     mean = short()
     assert same_arrays(mean.fit(noise(12), np.cumsum(noise(12), axis=-1)), short())
 
 
 def test_an_own_module_is_copied() -> None:
-    asked = Factor()
-    mean = Network(asked, normalise="none", training=Training(updates=200, batch=4, rate=0.05, ema=0.0))
+    module = Factor()
+    mean = Network(module, normalise="none", training=Training(updates=200, batch=4, rate=0.05, ema=0.0))
     assert mean.label == "own network"
     mean.fit(noise(12), 3 * noise(12))
     np.testing.assert_allclose(mean(noise(5, seed=1)), 3 * noise(5, seed=1), rtol=1e-3)
-    assert float(asked.factor.detach()) == 1
+    assert float(module.factor.detach()) == 1
     assert mean.label == "own network"
     assert mean.parameters == 1
 
 
 def test_scalars_count() -> None:
-    """u is the scalar, in whose units of a thousand a network could not compute."""
+    """u is the scalar, whose values are in the thousands: without normalisation a network could not learn it."""
     a, s = noise(40), 5e3 + 1e3 * noise(40, 1, seed=1)
     loop = Training(updates=120, batch=20, rate=1e-2, ema=0.9)
     mean = Network(SPECTRAL, training=loop).fit(a, np.broadcast_to(s[:, :, None], a.shape), s)
@@ -112,15 +127,15 @@ def test_scalars_count() -> None:
     assert np.abs(mean(a, s[::-1])[:, 0] - s[::-1]).mean() < 0.2 * s.std()
 
 
-def test_inputs_may_live_on_another_grid() -> None:
+def test_inputs_may_be_on_another_grid() -> None:
     a, u = noise(12, 2, 6, 5), noise(12, 3, 8, 9, seed=1)
     mean = Network(SLIM, training=SHORT).fit(a, u)
     assert mean(a).shape == u.shape
-    again = Network(**mean.settings()).restore(mean.arrays())
+    again = Network.from_state(from_file(mean.state()))
     np.testing.assert_array_equal(again(a), mean(a))
 
 
-def test_what_the_mask_hides_does_not_matter() -> None:
+def test_masked_values_do_not_matter() -> None:
     a, u = noise(12), noise(12, seed=1)
     mask = noise(12, seed=2) > 0
     hidden, seen = (np.where(m, 100.0, u) for m in (~mask, mask))
@@ -129,8 +144,8 @@ def test_what_the_mask_hides_does_not_matter() -> None:
     assert not same_arrays(one, other)
 
 
-def test_nothing_is_learned_where_the_mask_hides() -> None:
-    """The factor of the places that are seen, not one between it and that of zeros."""
+def test_masked_nodes_have_no_weight() -> None:
+    """The factor is that of the observed nodes, not one between it and zero."""
     a, mask = noise(12), noise(12, seed=2) > 0
     mean = Network(Factor(), normalise="none", training=Training(updates=200, batch=4, rate=0.05, ema=0.0))
     mean.learn(Pairs.of(a, np.where(mask, 3 * a, np.nan), mask="nan"), None, QUIET)
@@ -138,9 +153,9 @@ def test_nothing_is_learned_where_the_mask_hides() -> None:
 
 
 def test_a_budget_limits_the_steps(monkeypatch) -> None:
-    """By a clock on which an evaluation of the network takes a second, and nothing else any time.
+    """By a clock on which an evaluation of the network takes a second, and everything else no time.
 
-    A few steps are for trial, and the first of them count for more than their time, hence not a step for every second.
+    A few steps are used to measure the pace, and the first of them look slower than they are, hence fewer steps than seconds.
     """
     seconds = [0.0]
 
@@ -149,12 +164,12 @@ def test_a_budget_limits_the_steps(monkeypatch) -> None:
             seconds[0] += 1
             return super().forward(a)
 
-    for module in (pdno.model.surrogate, pdno.learning.loop):
+    for module in (pdno.learning.budget, pdno.learning.loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
     def steps(**settings: object) -> int:
         mean = Network(Slow(), **settings).fit(noise(20), noise(20, seed=1))
-        return int(mean.arrays()["updates"][0])
+        return mean.trained.updates
 
     assert 100 <= steps(budget=200) <= 200
     assert 200 < steps(budget=400) <= 400
@@ -165,24 +180,24 @@ def test_a_budget_limits_the_steps(monkeypatch) -> None:
 
 def test_checkpoints_have_a_folder_of_their_own(tmp_path) -> None:
     pairs = Pairs.of(noise(12), noise(12, seed=1))
-    terms = Terms(run=tmp_path, progress=False)
-    first = Network(SLIM, training=SHORT).learn(pairs, None, terms, "slim")
+    terms = Terms(run=tmp_path, progress=False).below("slim")
+    first = Network(SLIM, training=SHORT).learn(pairs, None, terms)
     assert (tmp_path / "slim" / "checkpoint.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["slim"]
-    assert same_arrays(Network(SLIM, training=SHORT).learn(pairs, None, terms, "slim"), first)  # which was done already
+    assert same_arrays(Network(SLIM, training=SHORT).learn(pairs, None, terms), first)  # which was finished already
 
 
-def test_residuals_are_those_of_copies_that_have_not_seen_the_pair() -> None:
+def test_residuals_are_those_of_copies_trained_without_the_pair() -> None:
     a, u = noise(8), noise(8, seed=1)
     mean = Network(SLIM, training=SHORT).fit(a, u)
-    before = mean.arrays()
+    before = mean.state()
     pairs_of = np.arange(8) // 2
     residuals = mean.residuals(a, u, group=pairs_of, count=4)
     for k in range(4):
         left, kept = pairs_of == k, pairs_of != k
         refit = Network(SLIM, training=SHORT).fit(a[kept], u[kept])
         np.testing.assert_array_equal(residuals[left], u[left] - refit(a[left]))
-    assert all(np.array_equal(before[name], values) for name, values in mean.arrays().items())
+    assert same_state(before, mean.state())
 
 
 # Symmetries
@@ -198,12 +213,12 @@ def test_residuals_are_those_of_copies_that_have_not_seen_the_pair() -> None:
     ],
 )
 def test_averages_over_a_small_group_are_equivariant(symmetries, kind, shape) -> None:
-    """Whatever was learned, but for the rounding of a sum, and because of the average."""
+    """For any weights, up to the rounding of a sum; without the average they are not."""
     mean = short(a=noise(12, *shape), symmetries=symmetries, kind=kind)
-    plain = Network(mean.settings()["network"]).restore(mean.arrays())
+    plain = without_symmetries(mean)
     new = noise(3, *shape, seed=1)
     elements = group(symmetries, Grid.uniform(shape[1:], kind=kind))
-    assert len(elements) == len(mean.model.elements) <= 8
+    assert len(elements) == len(mean.trained.elements) <= 8
     for g in elements[1:]:
         np.testing.assert_allclose(mean(g.on_a(new)), g.on_u(mean(new)), rtol=0, atol=1e-12)
         assert np.abs(plain(g.on_a(new)) - g.on_u(plain(new))).max() > 1e-3
@@ -212,17 +227,17 @@ def test_averages_over_a_small_group_are_equivariant(symmetries, kind, shape) ->
 
 def test_averages_over_a_large_group_take_eight_elements() -> None:
     mean = short(a=noise(12), symmetries="translation", kind="periodic")
-    plain, new = Network(mean.settings()["network"]).restore(mean.arrays()), noise(3, seed=1)
-    assert len(mean.model.elements) == 16
-    np.testing.assert_allclose(mean(new), average(plain, new, mean.model.elements, 8), rtol=0, atol=1e-12)
-    everywhere = average(plain, new, mean.model.elements)
+    plain, new = without_symmetries(mean), noise(3, seed=1)
+    assert len(mean.trained.elements) == 16
+    np.testing.assert_allclose(mean(new), average(plain, new, mean.trained.elements, 8), rtol=0, atol=1e-12)
+    everywhere = average(plain, new, mean.trained.elements)
     assert 1e-6 < np.abs(mean(new) - everywhere).max() < np.abs(plain(new) - everywhere).max()
 
 
 def test_the_element_of_a_pair_is_a_function_of_seed_place_and_step() -> None:
     a, u = noise(12), noise(12, seed=1)
     mean = Network(SLIM, "translation", "periodic", "none", SHORT).fit(a, u)
-    get, rows = mean.model.rows(Pairs.of(a, u), 7), np.array([3, 3, 11, 0, 5])
+    get, rows = mean.trained.rows(Pairs.of(a, u), 7), np.array([3, 3, 11, 0, 5])
     for first, step in ((0, 0), (4, 0), (0, 9)):
         turned_a, turned_u, mask = get(rows, first, step)
         assert mask is None
@@ -230,16 +245,18 @@ def test_the_element_of_a_pair_is_a_function_of_seed_place_and_step() -> None:
             k = generator(7, "symmetry", first + place, step).integers(16)
             for turned, x in ((turned_a, a), (turned_u, u)):
                 np.testing.assert_array_equal(turned[place], np.roll(x[row], k, axis=-1).astype(np.float32))
-    halves = [get(rows[:2], 0, 9)[0], get(rows[2:], 2, 9)[0]]  # as two processes share a batch
+    halves = [get(rows[:2], 0, 9)[0], get(rows[2:], 2, 9)[0]]  # as if two processes shared a batch
     np.testing.assert_array_equal(torch.cat(halves), get(rows, 0, 9)[0])
-    np.testing.assert_array_equal(mean.model.rows(Pairs.of(a, u))(rows)[0], a[rows].astype(np.float32))  # held out: not turned
+    np.testing.assert_array_equal(
+        mean.trained.rows(Pairs.of(a, u))(rows)[0], a[rows].astype(np.float32)
+    )  # held out: not transformed
 
 
-def test_training_turns_the_pairs() -> None:
-    """Two runs are equal, and differ from one with other symmetries or none; the network itself is compared."""
+def test_training_transforms_the_pairs() -> None:
+    """Two runs are equal, and differ from one with other symmetries or none; the weights of the network are compared."""
     runs = [short(symmetries=names, kind="periodic") for names in ("translation", "translation", "odd-reflection", ())]
     assert same_arrays(runs[0], runs[1])
-    weights = [run.arrays()["network.out.weight"] for run in runs]
+    weights = [flatten(run.state())[0]["network.weights.out.weight"] for run in runs]
     assert not np.array_equal(weights[0], weights[2])
     assert not np.array_equal(weights[0], weights[3])
 
@@ -247,20 +264,20 @@ def test_training_turns_the_pairs() -> None:
 # Another mesh
 
 
-def test_it_may_live_on_a_coarser_mesh() -> None:
-    """Functions that both meshes resolve: as the network that learns from every second point."""
+def test_the_network_may_work_on_a_coarser_mesh() -> None:
+    """Functions that both meshes resolve: as a network that is trained on every second point."""
     a, new = waves(20, 32), waves(5, 32, seed=1)
     u = np.roll(a, 8, axis=-1)
     mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(a, u)
     coarse = Network(SPECTRAL, kind="periodic", training=SHORT).fit(a[..., ::2], u[..., ::2])
-    assert mean.model.frame.u_shape == (1, 16)
+    assert mean.trained.spaces.u_shape == (1, 16)
     assert mean(new).shape == (5, 1, 32)
     np.testing.assert_allclose(mean(new)[..., ::2], coarse(new[..., ::2]), rtol=0, atol=1e-4)
     spectrum = np.abs(np.fft.rfft(mean(new)))
-    assert spectrum[..., 9:].max() < 1e-12 * spectrum.max()  # what is between is the series through these points
+    assert spectrum[..., 9:].max() < 1e-12 * spectrum.max()  # between them is the series through these points
 
 
-def test_answers_are_on_the_mesh_of_the_input() -> None:
+def test_predictions_are_on_the_mesh_of_the_input() -> None:
     mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(waves(20, 32), 1 + waves(20, 32))
     learned = mean(waves(5, 32, seed=1))
     for points in (16, 48, 160):
@@ -285,13 +302,15 @@ def test_a_mesh_of_cells_keeps_the_symmetry() -> None:
     ],
     ids=["mask", "grids"],
 )
-def test_another_mesh_needs_one_grid_without_holes(pairs) -> None:
-    with pytest.raises(UserError, match="another mesh needs inputs and outputs on one grid, without holes; leave out `points`"):
+def test_another_mesh_needs_one_grid_without_missing_values(pairs) -> None:
+    with pytest.raises(
+        UserError, match="another mesh needs inputs and outputs on one grid, without missing values; omit `points`"
+    ):
         Network(SLIM, training=SHORT, points=8).learn(pairs, None, QUIET)
     Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
 
 
-# What is kept
+# Saving
 
 
 @pytest.mark.parametrize(
@@ -304,37 +323,54 @@ def test_another_mesh_needs_one_grid_without_holes(pairs) -> None:
     ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
-def test_what_was_learned_comes_back_to_the_bit(settings) -> None:
+def test_a_saved_network_is_restored_bitwise(settings) -> None:
     mean, new = short(**settings), noise(5, seed=1)
-    written = json.loads(json.dumps({"name": mean.name, **mean.settings()}))
-    again = mean_of(written).restore(load(save(mean.arrays())))
+    again = mean_from_state(from_file(named_state(mean)))
     assert isinstance(again, Network)
     np.testing.assert_array_equal(again(new), mean(new))
-    assert same_arrays(again, mean)
-    assert (again.settings(), again.label, again.describe(), again.parameters) == (
-        mean.settings(),
-        mean.label,
-        mean.describe(),
-        mean.parameters,
-    )
-    again = Network(**{**mean.settings(), "training": SHORT}).fit(noise(12), np.cumsum(noise(12), axis=-1))
-    assert same_arrays(again, mean)  # settings are enough to learn it once more
+    assert same_state(again.state(), mean.state())
+    assert (again.label, again.describe(), again.parameters) == (mean.label, mean.describe(), mean.parameters)
+    assert again.training == SHORT
+    again.fit(noise(12), np.cumsum(noise(12), axis=-1))
+    assert same_arrays(again, mean)  # settings are enough to train it again
 
 
-def test_scalars_and_double_precision_come_back_to_the_bit() -> None:
+@pytest.mark.parametrize("budget", [None, 7.0])
+def test_settings_of_training_are_saved(budget) -> None:
+    mean = Network(SLIM, training=SHORT, budget=budget).fit(noise(12), noise(12, seed=1))
+    again = Network.from_state(from_file(mean.state()))
+    assert (again.training, again.budget) == (SHORT, budget)
+    state = mean.state()
+    plain = Network.from_state(State({**state.settings, "training": None}, state.arrays, state.parts))
+    assert plain.training is None
+
+
+def test_own_code_is_given_when_a_network_is_restored() -> None:
+    a = noise(12)
+    mean = Network(Factor(), training=SHORT).fit(a, 3 * a)
+    with pytest.raises(UserError, match="the weights of a network of your own; pass it"):
+        Network.from_state(from_file(mean.state()))
+    again = Network.from_state(from_file(mean.state()), Factor())
+    np.testing.assert_array_equal(again(a), mean(a))
+    symmetric = Network(SLIM, symmetries=[(np.negative, np.negative)], training=SHORT).fit(a, a)
+    with pytest.raises(UserError, match="with symmetries of your own is code, which is not saved"):
+        Network.from_state(from_file(symmetric.state()))
+
+
+def test_scalars_and_double_precision_are_restored_bitwise() -> None:
     a, s = noise(12), noise(12, 2, seed=1)
     pairs = Pairs.of(a, a, scalars=s)
     mean = Network(SLIM, training=SHORT).learn(pairs, None, Terms(precision="64-true", progress=False))
-    assert mean.arrays()["network.out.weight"].dtype == np.float64
-    again = Network(**mean.settings()).restore(mean.arrays())
+    assert flatten(mean.state())[0]["network.weights.out.weight"].dtype == np.float64
+    again = Network.from_state(from_file(mean.state()))
     np.testing.assert_array_equal(again(a, s), mean(a, s))
     assert same_arrays(again, mean)
 
 
 def test_sentence() -> None:
-    assert Network("fno").describe() == "A network of kind 'fno' that has not learned yet."
+    assert Network("fno").describe() == "A network of kind 'fno' that has not been trained."
     mean = short(symmetries="reflection")
-    parameters = sum(p.numel() for p in mean.model.network.parameters())
+    parameters = sum(p.numel() for p in mean.trained.module.parameters())
     assert mean.parameters == parameters > 1000
     expected = f"A network of kind 'slim' with {parameters:,} parameters, trained for 4 steps, symmetric under reflection."
     assert mean.describe() == expected
@@ -345,92 +381,20 @@ def test_labels_are_kinds() -> None:
     assert Network().label == "slim"
     assert Network("fno").label == Network({"kind": "fno"}).label == "fno"
     assert Network({"base": 8}).label == "auto"
-    assert short({"base": 8, "multipliers": [1]}).label == "unet"  # what "auto" came to
+    assert short({"base": 8, "multipliers": [1]}).label == "unet"  # which "auto" selected
     assert Network.name == "network"
     assert not Network().cheap_folds
-
-
-# From names
-
-
-@pytest.mark.parametrize(("name", "kind"), [("linear", Linear), ("kernel", Kernel), ("network", Network)])
-def test_means_have_names(name, kind) -> None:
-    for asked in (name, {"name": name}):
-        assert type(mean_of(asked)) is kind
-    assert kind.name == name
-
-
-@pytest.mark.parametrize("name", ["slim", "spectral", "fno", "unet"])
-def test_networks_are_means(name) -> None:
-    mean = mean_of(name, symmetries=("reflection",), kind="periodic")
-    assert isinstance(mean, Network)
-    assert (mean.label, mean.model.symmetries, mean.model.kind) == (name, ("reflection",), "periodic")
-
-
-def test_settings_reach_the_mean() -> None:
-    assert mean_of({"name": "linear", "degree": 1}, symmetries=("square",)).degree == 1  # which has no symmetries
-    kernel = mean_of({"name": "kernel", "kernel": "rq", "kind": "vertex"}, symmetries=("square",), kind="cell")
-    assert (kernel.kernel, kernel.symmetries, kernel.kind) == ("rq", ("square",), "vertex")
-    assert mean_of({"name": "slim", "widths": [8]}).model.asked == {"kind": "slim", "widths": [8]}
-    whole = mean_of({"name": "network", "network": SPECTRAL, "points": 8}, kind="periodic")
-    assert (whole.model.asked, whole.points, whole.model.kind) == (SPECTRAL, 8, "periodic")
-    total = mean_of({"name": "sum", "parts": ["linear", {"name": "kernel", "most": 9}]}, symmetries=("square",))
-    assert isinstance(total, Sum)
-    assert [type(part) for part in total.parts] == [Linear, Kernel]
-    assert (total.parts[1].most, total.parts[1].symmetries) == (9, ("square",))
-
-
-def test_settings_are_not_changed() -> None:
-    asked = {"name": "sum", "parts": [{"name": "kernel", "most": 9}, "linear"]}
-    before = json.dumps(asked)
-    mean_of(asked)
-    assert json.dumps(asked) == before
-
-
-def test_instances_are_copied() -> None:
-    asked = short()
-    before, copy = asked.arrays(), mean_of(asked, symmetries=("reflection",))
-    assert copy is not asked
-    assert same_arrays(copy, asked)
-    assert copy.model.symmetries == ()  # as it was made
-    copy.fit(noise(12), -noise(12))
-    assert all(np.array_equal(before[name], values) for name, values in asked.arrays().items())
-    assert not same_arrays(copy, asked)
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ("kernle", r"mean 'kernle' is unknown; did you mean 'kernel'\? Known: auto, none, linear"),
-        ("auto", "mean 'auto' is unknown; Known: linear, kernel, network, sum, unet, fno, slim, spectral$"),
-        ("zero", "mean 'zero' is unknown; Known: .*spectral$"),
-        (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
-        (None, "mean = None: expected a name"),
-        ({"degree": 2}, "mean = {'degree': 2}: expected settings with a name"),
-        ({"name": ["linear"]}, "expected settings with a name"),
-        ({"name": "kernel", "lenght": 3}, "the mean 'kernel' does not take these settings: .*'lenght'"),
-        ({"name": "linear", "degree": 3}, "degree = 3 is not a choice"),
-        ({"name": "network", "widths": [8]}, "the mean 'network' does not take these settings: .*'widths'"),
-        ("sum", "got a sum of nothing, expected two means or more"),
-        ({"name": "sum", "parts": ["linear"]}, "got a sum of linear, expected two means or more"),
-        ({"name": "sum", "parts": ["linear", "liner"]}, r"mean 'liner' is unknown; did you mean 'linear'\?"),
-        ({"name": "sum", "part": []}, "the mean 'sum' does not take these settings: part; expected 'parts' alone"),
-    ],
-)
-def test_what_is_no_mean_is_refused(asked, message) -> None:
-    with pytest.raises(UserError, match=message):
-        mean_of(asked)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Network()(noise(2)), "has not learned anything yet; call fit first"),
-        (lambda: Network().arrays(), "has not learned anything yet"),
-        (lambda: Network().parameters, "has not learned anything yet"),
+        (lambda: Network()(noise(2)), r"this network has not been trained; call fit\(a, u\) first"),
+        (lambda: Network().state(), "has not been trained"),
+        (lambda: Network().parameters, "has not been trained"),
         (
             lambda: short()(noise(2, 1, 18)),
-            r"an input has shape \(1, 18\) and 0 scalars, expected \(1, 16\) and 0 as in learning",
+            r"an input has shape \(1, 18\) and 0 scalars, expected \(1, 16\) and 0 as in training",
         ),
         (lambda: short()(noise(2, 2, 16)), r"an input has shape \(2, 16\) and 0 scalars, expected \(1, 16\)"),
         (lambda: short()(noise(2), noise(2, 3)), r"and 3 scalars, expected \(1, 16\) and 0"),
@@ -438,8 +402,12 @@ def test_what_is_no_mean_is_refused(asked, message) -> None:
         (lambda: short(points=8.0), r"points = 8\.0: a grid needs a whole number"),
         (lambda: short({"kind": "slim", "widht": 3}), "the network 'slim' does not take these settings: .*'widht'"),
         (lambda: short("slimm"), r"network 'slimm' is unknown; did you mean 'slim'\?"),
-        (lambda: Network({**SLIM, "widths": [8, 8]}).restore(short().arrays()), "the weights do not fit the network: size mis"),
-        (lambda: short(a=noise(12) / 0.0), "a has NaN or infinite values"),
+        (
+            lambda: Network.from_state(other_widths(short().state())),
+            "the weights do not fit the network that the file describes",
+        ),
+        (lambda: Network.from_state(short().state(), Factor()), "the weights do not fit this network"),
+        (lambda: short(a=noise(12) / 0.0), "inputs contain NaN or infinite values"),
         (lambda: short(symmetries="translation"), "symmetry 'translation' needs a periodic axis"),
     ],
 )
@@ -449,16 +417,16 @@ def test_mistakes_are_explained(call, message) -> None:
         call()
 
 
-def test_a_fit_that_fails_leaves_nothing_to_ask() -> None:
+def test_a_network_whose_training_failed_does_not_predict() -> None:
     mean = short()
     with pytest.raises(UserError, match="too small for this network"):
         mean.fit(noise(12, 1, 1), noise(12, 1, 1))
-    with pytest.raises(UserError, match="has not learned anything yet"):
+    with pytest.raises(UserError, match="has not been trained"):
         mean(noise(2))
 
 
 def test_channels_count_alike_whatever_their_units() -> None:
-    """The loss of an answer does not change if a channel is measured in other units."""
+    """The loss does not change if a channel is measured in other units."""
     rng = np.random.default_rng(0)
     a, u = rng.standard_normal((30, 1, 16)), rng.standard_normal((30, 2, 16)) + 1
     losses = []
@@ -467,5 +435,5 @@ def test_channels_count_alike_whatever_their_units() -> None:
         dims = ("sample", "channel", "x")
         pairs = Pairs.of(a, v, dims=(dims, dims))
         network = Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
-        losses.append([row["loss"] for row in network.model.history])
+        losses.append([row["loss"] for row in network.trained.history])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)

@@ -1,4 +1,6 @@
-"""The Fourier neural operator as a baseline: its objective by hand, that it learns, and the paper's recipes."""
+"""The paper's settings, for its models and its FNO baselines, and the FNO on a linear operator."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,9 +8,14 @@ import torch
 from torch import Tensor, nn
 
 import pdno
-from pdno import Pairs, Training, UserError
+from pdno import PDNO, Pairs, Schedule, Training, UserError
+from pdno.data.spaces import Spaces
+from pdno.learning.budget import Terms
+from pdno.learning.network import NetworkOnPairs
+from pdno.mean.network import relative_error
 from pdno.model.baseline import FNO
-from pdno.model.paper import FNO_TESTS
+from pdno.model.paper import FNO_TESTS, PDNO_TESTS
+from tests.helpers import normal
 
 SMALL = {"kind": "fno", "modes": 4, "width": 12}
 
@@ -25,13 +32,13 @@ class Affine(nn.Module):
 
 
 def waves(count: int, points: int = 24, seed: int = 0) -> np.ndarray:
-    """Random periodic functions with two frequencies: (count, points)."""
+    """Return random periodic functions with two frequencies: (count, points)."""
     angles = 2 * np.pi * np.outer(np.arange(1, 3), np.arange(points) / points)
     return np.random.default_rng(seed).standard_normal((count, 4)) @ np.concatenate([np.cos(angles), np.sin(angles)])
 
 
 def shifted(a: np.ndarray) -> np.ndarray:
-    """A linear operator to learn: half of a, a quarter of the period later."""
+    """Return half of a, shifted by a quarter of the period: a linear operator to learn."""
     return 0.5 * np.roll(a, a.shape[-1] // 4, axis=-1)
 
 
@@ -49,19 +56,19 @@ def test_a_linear_operator_is_learned(learned) -> None:
     assert error.mean() < 0.1  # 1 for the zero predictor
 
 
-def test_members_are_all_the_same(learned) -> None:
+def test_all_members_are_equal(learned) -> None:
     a = waves(3, seed=2)
     draws = learned.sample(a, members=5, chunk=15)
     assert draws.shape == (5, 3, 24)
     for member in draws[1:]:
         np.testing.assert_allclose(member, draws[0], rtol=1e-6, atol=1e-7)
-    predicted = learned.predict(a, members=5, quantiles=(0.05, 0.95), chunk=1)  # each member is the same call
+    predicted = learned.predict(a, members=5, quantiles=(0.05, 0.95), chunk=1)  # each member is one call
     assert not predicted.std.any()
     np.testing.assert_allclose(predicted.quantile(0.05), predicted.quantile(0.95), rtol=1e-15)
     np.testing.assert_allclose(predicted.mean, draws[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_saved_operator_answers_the_same_to_the_bit(learned, tmp_path) -> None:
+def test_a_saved_fno_predicts_bitwise_the_same(learned, tmp_path) -> None:
     learned.save(tmp_path / "fno.safetensors")
     again = pdno.load(tmp_path / "fno.safetensors")
     assert isinstance(again, FNO)
@@ -69,26 +76,25 @@ def test_a_saved_operator_answers_the_same_to_the_bit(learned, tmp_path) -> None
 
 
 def loss_of(a: np.ndarray, u: np.ndarray, network: nn.Module, normalise: str, **more: object) -> float:
-    """The objective of all pairs, with a network that is hardly trained."""
-    model = FNO(network, normalise, Training(updates=1, batch=2, rate=1e-12, ema=0.0))
+    """Return the objective of all pairs for an untrained network."""
     pairs = Pairs.of(a, u, **more)
-    model.learn(pairs, None, progress=False)
-    return float(model.objective(pairs, 0, "train")(model.network, np.arange(len(a)), 0, 0).detach())
+    net = NetworkOnPairs.build(network, pairs, Spaces.of(pairs), Terms(), normalise=(normalise, normalise))
+    return float(relative_error(net, pairs, 0)(net.module, np.arange(len(a)), 0, 0).detach())
 
 
 def test_the_objective_is_the_relative_error_by_hand() -> None:
     a = np.array([[1.0, 2.0], [2.0, 2.0]])
     u = np.array([[3.0, 4.0], [0.0, 5.0]])
-    by_hand = (np.sqrt(2**2 + 1**2) / 5 + np.sqrt(3**2 + 2**2) / 5) / 2  # the network answers [1, 3] and [3, 3]
+    by_hand = (np.sqrt(2**2 + 1**2) / 5 + np.sqrt(3**2 + 2**2) / 5) / 2  # the network predicts [1, 3] and [3, 3]
     assert loss_of(a, u, Affine(2.0, -1.0), "none") == pytest.approx(by_hand, rel=1e-6)
-    # normalised: what the network answers is in units of the standard deviation, the error is not
-    answers = 2 * (a - a.mean()) / a.std() - 1
-    misses = answers * u.std() + u.mean() - u
-    by_hand = np.mean(np.linalg.norm(misses, axis=1) / np.linalg.norm(u, axis=1))
+    # normalised: predictions of the network are in units of the standard deviation, the error is not
+    predictions = 2 * (a - a.mean()) / a.std() - 1
+    errors = predictions * u.std() + u.mean() - u
+    by_hand = np.mean(np.linalg.norm(errors, axis=1) / np.linalg.norm(u, axis=1))
     assert loss_of(a, u, Affine(2.0, -1.0), "scalar") == pytest.approx(by_hand, rel=1e-6)
 
 
-def test_masked_outputs_are_in_neither_norm() -> None:
+def test_missing_outputs_are_in_neither_norm() -> None:
     a = np.array([[1.0, 2.0], [2.0, 2.0]])
     mask = np.array([[True, True], [True, False]])
     for masked in (7.0, -300.0):
@@ -105,10 +111,10 @@ def test_masked_outputs_are_in_neither_norm() -> None:
         ("advection", 16, 128, 50, "none", (64,), 2_328_961),
     ],
 )
-def test_recipes_of_the_paper(test, modes, width, halve_every, normalise, points, parameters) -> None:
+def test_fno_baselines_are_those_of_the_paper(test, modes, width, halve_every, normalise, points, parameters) -> None:
     model = FNO.paper(test)
     assert model.network == {"kind": "fno", "modes": modes, "width": width}
-    assert model.normalise == normalise
+    assert model.normalise == (normalise, normalise)
     loop = model.training
     assert (loop.epochs, loop.batch, loop.optimizer, loop.rate) == (500, 20, "adam", 1e-3)
     assert (loop.rate_schedule, loop.halve_every, loop.weight_decay) == ("step", halve_every, 1e-4)
@@ -116,16 +122,60 @@ def test_recipes_of_the_paper(test, modes, width, halve_every, normalise, points
     a, u = np.random.default_rng(3).standard_normal((2, 4, 1, *points))
     model.training = Training(updates=1, batch=2)
     model.fit(a, u, validation=0, progress=False)
-    assert sum(p.numel() for p in model.network.parameters()) == parameters
+    (network,) = model.law.mean.networks
+    assert sum(p.numel() for p in network.module.parameters()) == model.parameters == parameters
     assert model.sample(a[:1], chunk=1).shape == (1, 1, 1, *points)
 
 
-def test_what_a_deterministic_operator_has_not_is_refused(learned) -> None:
-    with pytest.raises(UserError, match="a deterministic operator has no setting 'steps'"):
+def test_settings_that_an_fno_does_not_have_are_refused(learned) -> None:
+    with pytest.raises(UserError, match="the law 'exact' has no sampler and no setting 'steps'"):
         learned.sample(waves(1), steps=3)
-    with pytest.raises(UserError, match=r"other tests than 'darci'; did you mean 'darcy'\?"):
+    with pytest.raises(UserError, match=r"the paper has no FNO for the test 'darci'; did you mean 'darcy'\?"):
         FNO.paper("darci")
     assert "elliptic1d" not in FNO_TESTS
     a = waves(4, points=6)
     with pytest.raises(UserError, match="a grid of 6 is too small for an FNO of 9 modes"):
         FNO({"kind": "fno", "modes": 9, "width": 4}, training=Training(updates=1)).fit(a, a)
+
+
+# PDNO
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(
+    ("test", "points", "base", "batch", "schedule", "rate", "falls", "normalised", "parameters"),
+    [
+        ("elliptic1d", (128,), 32, 50, Schedule.cosine, 1e-4, True, (False, False), 3_980_129),
+        ("darcy", (64, 64), 64, 20, Schedule.cosine, 1e-4, True, (True, True), 35_707_841),
+        ("burgers", (512,), 32, 32, Schedule.linear, 1e-4, True, (False, False), 3_980_129),
+        ("advection", (256,), 32, 20, Schedule.cosine, 8e-5, False, (False, True), 3_980_129),
+    ],
+)
+def test_models_are_those_of_the_paper(test, points, base, batch, schedule, rate, falls, normalised, parameters, noisy) -> None:
+    """Tables `tab:params-test1` to `tab:params-test4`, then two steps of training and one of sampling."""
+    model = PDNO.paper(test, noisy)
+    assert model.network == {"kind": "unet", "base": base}
+    np.testing.assert_array_equal(model.diffusion.schedule.gamma, schedule(100).gamma)
+    assert (model.diffusion.target, model.reverse.steps, model.reverse.sampler) == ("eps", 100, "ancestral")
+    assert model.reverse.variance == ("gaussian" if noisy else "noise-free")
+    assert model.normalise == (("scalar", "scalar") if normalised[noisy] else ("none", "none"))
+    loop = model.training
+    assert (loop.epochs, loop.updates, loop.batch, loop.optimizer, loop.rate) == (1000, None, batch, "adam", rate)
+    assert (loop.rate_schedule, loop.halve_every) == ("step" if falls else "constant", 100)
+    assert (loop.ema, loop.clip, loop.weight_decay) == (0, 0, 0)
+    model.training = replace(loop, batch=2, updates=2)
+    a, u = normal(2, 2, 1, *points)
+    model.fit(a, u, validation=0, progress=False)
+    assert model.mean_model is None
+    (network,) = model.law.residual.networks
+    assert network.module.settings["multipliers"] == [1, 2, 4, 8]
+    assert sum(p.numel() for p in network.module.parameters()) == network.parameters == parameters
+    draws = model.sample(a[:1], steps=1, chunk=1)
+    assert draws.shape == (1, 1, 1, *points)
+    assert np.isfinite(draws).all()
+
+
+def test_unknown_tests_are_refused() -> None:
+    assert list(PDNO_TESTS) == ["elliptic1d", "darcy", "burgers", "advection"]
+    with pytest.raises(UserError, match=r"the paper has no test 'darci'; did you mean 'darcy'\?"):
+        PDNO.paper("darci")

@@ -1,57 +1,58 @@
-"""Sizes of residuals that depend on the input."""
+"""The input-dependent scale t(a), from residuals whose sizes were planted."""
 
 import numpy as np
 import pytest
 
 from pdno.residual.amplitude import Amplitude
-from pdno.residual.scale import Scale
+from pdno.residual.estimate import estimate_scale
 
 X = np.linspace(0, 2 * np.pi, 64)
 
 
-def drawn(count: int, tells: float, beyond: float, seed: int = 0):
-    """Inputs whose roughness tells log t but for a part, answers, and residuals t S ξ."""
+def drawn(count: int, explained: float, unexplained: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw inputs a, sizes t with log t = explained·z + unexplained·e, z being the log size of a, and residuals t S ξ."""
     rng = np.random.default_rng(seed)
     z, e = rng.standard_normal((2, count))
     a = np.exp(z)[:, None, None] * np.sin(X + rng.uniform(0, 6, (count, 1, 1)))
-    t = np.exp(tells * z + beyond * e)
+    t = np.exp(explained * z + unexplained * e)
     return a, t, 0.3 * t[:, None, None] * rng.standard_normal((count, 1, 64))
 
 
-def found(count: int, tells: float, beyond: float, seed: int = 0) -> tuple[Amplitude | None, float]:
-    a, _, residuals = drawn(count, tells, beyond, seed)
-    scale = Scale.of(residuals, "scalar")
+def estimated(count: int, explained: float, unexplained: float, seed: int = 0) -> tuple[Amplitude | None, float]:
+    """Estimate the amplitude from such residuals; return it with the standard deviation S."""
+    a, _, residuals = drawn(count, explained, unexplained, seed)
+    scale = estimate_scale(residuals, "scalar")
     return Amplitude.of(residuals, scale, a, a), float(scale.std.ravel()[0])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_of_one_size_has_no_amplitude(seed) -> None:
-    assert found(400, 0.0, 0.0, seed)[0] is None
+def test_homoscedastic_noise_has_no_amplitude(seed) -> None:
+    assert estimated(400, 0.0, 0.0, seed)[0] is None
 
 
-def test_correlated_noise_of_one_size_has_none_either() -> None:
-    """Few modes scatter more by chance: that is not taken for a dependence on the input."""
+def test_correlated_homoscedastic_noise_has_none_either() -> None:
+    """The size of few modes varies more by chance, which must not be taken for a dependence on the input."""
     rng = np.random.default_rng(0)
     residuals = (rng.standard_normal((300, 1, 4)) @ np.cos(np.arange(4)[:, None] * X / 2)) * 0.1
     a = rng.standard_normal((300, 1, 64))
-    assert Amplitude.of(residuals, Scale.of(residuals, "mode"), a, a) is None
+    assert Amplitude.of(residuals, estimate_scale(residuals, "mode"), a, a) is None
 
 
-@pytest.mark.parametrize(("tells", "beyond"), [(1.0, 0.0), (0.5, 0.5), (0.0, 0.7)])
-def test_what_was_planted_is_found(tells, beyond) -> None:
-    amplitude, unit = found(2000, tells, beyond)
+@pytest.mark.parametrize(("explained", "unexplained"), [(1.0, 0.0), (0.5, 0.5), (0.0, 0.7)])
+def test_planted_sizes_are_recovered(explained, unexplained) -> None:
+    amplitude, unit = estimated(2000, explained, unexplained)
     assert amplitude is not None
-    a, t, _ = drawn(1000, tells, beyond, seed=1)
+    a, t, _ = drawn(1000, explained, unexplained, seed=1)
     error = np.log(amplitude(a, a) * unit / 0.3) - np.log(t)
     assert error.mean() == pytest.approx(0, abs=0.06)
-    assert error.std() == pytest.approx(beyond, abs=0.05)  # what the input does not tell
-    assert amplitude.rest.std() == pytest.approx(beyond, abs=0.05)
+    assert error.std() == pytest.approx(unexplained, abs=0.05)
+    assert amplitude.rest.std() == pytest.approx(unexplained, abs=0.05)
     assert abs(amplitude.rest.mean()) < 1e-12
 
 
-def test_members_have_the_law_of_new_residuals() -> None:
-    """Intervals of t S ξ e hold what they promise for fresh fields, where those of S ξ do not."""
-    amplitude, unit = found(2000, 0.8, 0.6)
+def test_members_are_distributed_as_new_residuals() -> None:
+    """90 % intervals of t e S ξ cover 90 % of new residuals, within four standard errors; those of S ξ do not."""
+    amplitude, unit = estimated(2000, 0.8, 0.6)
     assert amplitude is not None
     a, _, fresh = drawn(400, 0.8, 0.6, seed=2)
     inputs, members = np.divmod(np.arange(400 * 200), 200)
@@ -66,32 +67,32 @@ def test_members_have_the_law_of_new_residuals() -> None:
 
 @pytest.mark.parametrize("modes", [3, 10])
 def test_correlated_errors_keep_their_size(modes) -> None:
-    """Few modes scatter in size by themselves, which is in S ξ already: together with t it must not count twice."""
+    """The size of few modes varies by chance, which S ξ contains already: it must not be counted twice."""
     rng = np.random.default_rng(0)
     basis = np.cos(np.arange(modes)[:, None] * (np.arange(64) + 0.5) * np.pi / 64)
     t = np.exp(0.5 * rng.standard_normal((3000, 1, 1)))
     residuals = t * (rng.standard_normal((3000, 1, modes)) @ basis)
     a = rng.standard_normal((3000, 1, 64))
-    scale = Scale.of(residuals, "mode")
+    scale = estimate_scale(residuals, "mode")
     amplitude = Amplitude.of(residuals, scale, a, a)
     assert amplitude is not None
     sizes = amplitude(a, a) * amplitude.draw(0, np.arange(3000), np.zeros(3000))
-    drawn_ones = sizes[:, None, None] * scale.restore(rng.standard_normal(residuals.shape))
-    assert drawn_ones.std() == pytest.approx(residuals.std(), rel=0.06)
+    members = sizes[:, None, None] * scale.sqrt(rng.standard_normal(residuals.shape))
+    assert members.std() == pytest.approx(residuals.std(), rel=0.06)
 
 
-def test_channels_count_alike_whatever_their_units() -> None:
+def test_channels_have_equal_weight_in_any_units() -> None:
     rng = np.random.default_rng(0)
     t = np.exp(rng.standard_normal((500, 1, 1)))
     xi = rng.standard_normal((500, 2, 64)) * np.array([[[1e5], [1.0]]])
-    assert Amplitude.of(xi, Scale.of(xi, "scalar"), xi, xi) is None
-    both = Amplitude.of(t * xi, Scale.of(t * xi, "scalar"), xi, xi)
+    assert Amplitude.of(xi, estimate_scale(xi, "scalar"), xi, xi) is None
+    both = Amplitude.of(t * xi, estimate_scale(t * xi, "scalar"), xi, xi)
     assert both is not None
     assert both.rest.std() == pytest.approx(1, abs=0.15)
 
 
 def test_draws_are_functions_of_seed_input_and_member() -> None:
-    amplitude, _ = found(200, 0.0, 0.7)
+    amplitude, _ = estimated(200, 0.0, 0.7)
     assert amplitude is not None
     whole = amplitude.draw(5, np.array([3, 3, 4]), np.array([0, 1, 0]))
     np.testing.assert_array_equal(amplitude.draw(5, np.array([4]), np.array([0])), whole[2:])
@@ -99,39 +100,39 @@ def test_draws_are_functions_of_seed_input_and_member() -> None:
     assert set(np.log(amplitude.draw(6, np.arange(50), np.zeros(50))).round(9)) <= set(amplitude.rest.round(9))
 
 
-def test_inputs_far_from_those_seen_are_not_extrapolated_without_end() -> None:
-    amplitude, _ = found(500, 1.0, 0.0)
+def test_extrapolation_is_bounded() -> None:
+    amplitude, _ = estimated(500, 1.0, 0.0)
     assert amplitude is not None
     a = drawn(1, 1.0, 0.0)[0]
     np.testing.assert_allclose(amplitude(1e9 * a, 1e9 * a), amplitude(1e12 * a, 1e12 * a))
 
 
 @pytest.mark.parametrize("count", [1, 5, 19])
-def test_few_fields_tell_nothing(count) -> None:
-    assert found(count, 1.0, 1.0)[0] is None
+def test_few_fields_give_no_amplitude(count) -> None:
+    assert estimated(count, 1.0, 1.0)[0] is None
 
 
-def test_exact_answers_have_none() -> None:
+def test_zero_residuals_have_none() -> None:
     residuals = np.zeros((50, 1, 64))
-    assert Amplitude.of(residuals, Scale.of(residuals), residuals, residuals) is None
+    assert Amplitude.of(residuals, estimate_scale(residuals), residuals, residuals) is None
 
 
-def test_arrays_are_all_of_it() -> None:
-    amplitude, _ = found(200, 0.5, 0.5)
+def test_the_state_is_all_of_an_amplitude() -> None:
+    amplitude, _ = estimated(200, 0.5, 0.5)
     assert amplitude is not None
-    again = Amplitude.from_arrays(amplitude.arrays())
+    again = Amplitude.from_state(amplitude.state())
     a = drawn(7, 0.5, 0.5)[0]
     np.testing.assert_array_equal(again(a, a), amplitude(a, a))
     np.testing.assert_array_equal(again.draw(0, np.arange(9), np.arange(9)), amplitude.draw(0, np.arange(9), np.arange(9)))
     assert "larger for some inputs" in amplitude.describe()
 
 
-def test_scalars_tell_sizes() -> None:
+def test_scalars_explain_sizes() -> None:
     rng = np.random.default_rng(0)
     a, noise = rng.standard_normal((2, 400, 1, 32))
     s = np.exp(rng.uniform(-1, 1, (400, 1)))
     residuals = s[:, :, None] * noise
-    amplitude = Amplitude.of(residuals, Scale.of(residuals, "scalar"), a, a, s)
+    amplitude = Amplitude.of(residuals, estimate_scale(residuals, "scalar"), a, a, s)
     assert amplitude is not None
     ratio = amplitude(a, a, s) / s[:, 0]
     assert ratio.std() / ratio.mean() < 0.05

@@ -16,8 +16,8 @@ from pdno.cli import main
 from pdno.data import formats
 from pdno.learning import loop as training
 from pdno.run import predict as prediction
-from pdno.run import train as runs
 from pdno.run.config import Config
+from pdno.run.folder import data_of
 from tests.helpers import SMALL
 
 Say = Callable[[str], str]
@@ -59,7 +59,7 @@ def test_a_store_with_its_own_test_pairs(say) -> None:
     train = command(say("inspect d.zarr"), "pdno train")
     assert train == "train d.zarr --out d-run"
     say(f"{train} {SMALL}")
-    data, held = pdno.open("d.zarr"), runs.data_of(Path("d-run"))
+    data, held = pdno.open("d.zarr"), data_of(Path("d-run"))
     np.testing.assert_array_equal(held.test.u, data.test.u)
     assert (len(held.train), len(held.validation)) == (18, 2)
     assert "5 inputs, 3 members each" in say("predict d-run --members 3 --out pred.zarr")
@@ -99,7 +99,7 @@ def test_the_split_is_recorded_and_found_again(done) -> None:
     recorded = tomllib.loads((done / "run" / "config.toml").read_text())["data"]
     assert recorded["options"] == {"a": "force", "u": "deflection", "dims": "sample,x", "group": "site"}
     assert recorded["pairs"] == {"train": 32, "validation": 4, "test": 4}
-    held = runs.data_of(done / "run")
+    held = data_of(done / "run")
     names = {"a": "force", "u": "deflection", "dims": "sample,x", "group": "site"}
     expected = pdno.open(done / "mine.npz", **names).split(0.1, 0.1, seed=0)
     for split, pairs in expected.splits().items():
@@ -113,17 +113,17 @@ def test_a_file_that_has_changed_is_refused(done, tmp_path) -> None:
     run.mkdir()
     config = (done / "run" / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace(str(done / "mine.npz"), str(data)))
-    with pytest.raises(UserError, match="which is not there any more"):
-        runs.data_of(run)
+    with pytest.raises(UserError, match="no longer exists"):
+        data_of(run)
     arrays = dict(np.load(done / "mine.npz"))
     np.savez(data, **arrays)
-    assert len(runs.data_of(run).test) == 4
+    assert len(data_of(run).test) == 4
     np.savez(data, **{name: values[:30] for name, values in arrays.items()})
     with pytest.raises(UserError, match="has changed since"):
-        runs.data_of(run)
+        data_of(run)
     np.savez(data, **arrays | {"deflection": arrays["deflection"] + 1})
-    with pytest.raises(UserError, match=r"has changed since .* other values"):
-        runs.data_of(run)
+    with pytest.raises(UserError, match=r"has changed since .* values differ"):
+        data_of(run)
 
 
 # Predictions
@@ -139,7 +139,7 @@ def test_inputs_without_outputs(done, say) -> None:
     say(f"predict {done}/run alone.npz --members 3 --out three.zarr")
     one = predicted("one.zarr")
     fields = {"mean", "std", "quantile_0.05", "quantile_0.5", "quantile_0.95"}
-    assert set(one.data_vars) == fields | {"novelty", "unfamiliar"}
+    assert set(one.data_vars) == fields | {"novelty", "is_ood"}
     expected = pdno.load(done / "run").predict(a, members=3, quantiles=(0.5,))
     np.testing.assert_array_equal(one["std"], expected.std)
     np.testing.assert_array_equal(one["quantile_0.5"], expected.quantile(0.5))
@@ -150,8 +150,8 @@ def test_inputs_without_outputs(done, say) -> None:
 def test_blocks_of_a_prediction_are_those_of_one_call(done, say) -> None:
     say(f"predict {done}/run --split train --members 2 --steps 2 --quantiles 0.25,0.25 --seed 7 --out train.zarr")
     found = predicted("train.zarr")
-    a = runs.data_of(done / "run").train.a
-    assert len(a) > prediction.BLOCK
+    a = data_of(done / "run").train.a
+    assert len(a) > prediction.BLOCK_INPUTS
     expected = pdno.load(done / "run").predict(a, members=2, steps=2, seed=7, quantiles=(0.25,))
     np.testing.assert_array_equal(found["mean"], expected.mean)
     np.testing.assert_array_equal(found["quantile_0.25"], expected.quantile(0.25))
@@ -242,7 +242,7 @@ def test_a_run_that_was_stopped_says_so_and_goes_on_to_the_same_bytes(say, refus
         with pytest.raises(SystemExit) as stop:
             main(f"{train} --out run".split())
     assert stop.value.code == 130
-    assert "stopped; run the same command again to go on" in capsys.readouterr().err
+    assert "interrupted; run the same command again to resume" in capsys.readouterr().err
     assert "run is not finished; run the same `pdno train` again" in refused("predict run --out p.zarr")
     assert not Path("p.zarr.partial").exists()
     say(f"{train} --out run")
@@ -275,13 +275,13 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
     [
         ("train nothing.npz --out run", "nothing.npz does not exist"),
         ("train bad.npz --out run", "u has NaN or infinite values, first in sample"),
-        ("train few.npz --out run", "too few to hold out 0.1"),
+        ("train few.npz --out run", "too few to hold out a fraction of 0.1"),
         ("train d.npz --out d.npz", "d.npz"),
         ("train d.npz --out run --config no.toml", "no.toml"),
         ("train d.npz --out run --preset papr:darcy", "did you mean 'paper:darcy'?"),
         ("train d.npz --out run --set training.bach=3", "did you mean 'batch'?"),
-        ("train d.npz --out run --budget soon", "budget 'soon' is no time"),
-        ("train d.npz --out run --validation 0.95", "something left to learn from"),
+        ("train d.npz --out run --budget soon", "budget 'soon' is not a time"),
+        ("train d.npz --out run --validation 0.95", "must sum to less than 1"),
         ("train d.npz --out run --precision 16", "precision '16' is unknown"),
         ("train d.npz", "--out"),
         ("predict RUN --out taken.zarr", "taken.zarr exists already and is never overwritten"),
@@ -293,7 +293,7 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
         ("predict RUN two.npz --a q --out p.zarr", "this model was trained on inputs of shape (sample, 1, 16)"),
         ("predict RUN two.npz --a r --out p.zarr", "two.npz has no array 'r'"),
         ("predict RUN --split tset --out p.zarr", "there are no tset pairs; choose --split train, validation, test"),
-        ("predict RUN --members 0 --out p.zarr", "members = 0: a spread needs at least two"),
+        ("predict RUN --members 0 --out p.zarr", "members = 0: a standard deviation requires at least two"),
         ("predict RUN --members many --out p.zarr", "--members"),
         ("predict RUN --steps 9 --out p.zarr", "steps = 9: expected a number from 1 to 8"),
         ("predict RUN --quantiles half --out p.zarr", "--quantiles half: expected numbers from 0 to 1"),

@@ -1,6 +1,8 @@
-"""The documentation is run: its Python, its commands, its links, its tables, its references to the paper."""
+"""The documentation is tested: its Python, commands, names, links, tables, and references to the paper."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +19,21 @@ CODE = [
     for page in PAGES
     for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]
+NAMES = sorted(  # in code font or in code blocks
+    {
+        name
+        for page in PAGES
+        for code in re.findall(r"```.*?```|`[^`\n]+`|^    .*$", page.read_text(), re.DOTALL | re.MULTILINE)
+        for name in re.findall(r"(?<![\w./-])pdno(?:\.[A-Za-z_]\w*)+", code)
+    }
+)
 COMMANDS = sorted({c for page in PAGES for c in re.findall(r"^    pdno (.*?)\s*(?:#.*)?$", page.read_text(), re.MULTILINE)})
 
 
-def test_there_is_something_to_run() -> None:
-    assert len(CODE) >= 5
-    assert len(COMMANDS) >= 2
+def test_there_is_something_to_test() -> None:
+    assert len(CODE) >= 10
+    assert len(COMMANDS) >= 6
+    assert {"pdno.PDNO", "pdno.evaluate", "pdno.learning.budget.Terms"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("code", CODE)
@@ -35,7 +46,7 @@ def test_python_examples_run(code, tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_run(command, tmp_path, monkeypatch, no_pictures) -> None:
-    """As written, but for the number of pairs, of training steps and of members."""
+    """Run each command as written, but with fewer pairs and one training step."""
     real = pdno.data.generate.generate
 
     def few(equation, train, test, noise, seed, out, workers, scheduler, progress) -> pdno.Dataset:
@@ -58,6 +69,20 @@ def test_commands_run(command, tmp_path, monkeypatch, no_pictures) -> None:
     assert stop.value.code == 0
 
 
+def test_names_resolve_right_after_import() -> None:
+    """Each name is looked up in a package of which nothing but `pdno` itself is imported."""
+    names = [name for name in NAMES if not any(other.startswith(f"{name}.") for other in NAMES)]
+    lines = ["import sys, torch", "from functools import reduce", f"for name in {names}:"]
+    lines += [
+        "    for module in [key for key in sys.modules if key.split('.')[0] == 'pdno']:",
+        "        del sys.modules[module]",
+    ]
+    lines += ["    import pdno", "    try:", "        reduce(getattr, name.split('.')[1:], pdno)"]
+    lines += ["    except AttributeError as error:", "        print(name, error, sep=': ')"]
+    answer = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert answer.stdout == ""
+
+
 @pytest.mark.parametrize("page", EVERYTHING, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
@@ -76,6 +101,14 @@ def test_every_label_of_the_paper_that_the_code_cites_is_explained() -> None:
     explained = set(re.findall(pattern, (ROOT / "docs" / "notation.md").read_text()))
     assert cited
     assert cited <= explained, cited - explained
+
+
+def test_the_shown_change_of_a_file_applies() -> None:
+    """The diff in docs/design.md has lines of the file as it is."""
+    diff = re.findall(r"```diff\n(.*?)```", (ROOT / "docs" / "design.md").read_text(), re.DOTALL)
+    old = [line[1:] for block in diff for line in block.splitlines() if line[:1] in (" ", "-")]
+    assert old
+    assert set(old) <= set((ROOT / "pdno" / "residual" / "build.py").read_text().splitlines())
 
 
 def test_nothing_but_tests_knows_of_other_folders() -> None:

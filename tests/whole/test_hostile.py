@@ -1,4 +1,4 @@
-"""Files that mean harm: no code runs, memory stays small, nothing outside the path is read, every failure is a UserError."""
+"""Malicious files: no code runs, memory stays small, nothing outside the path is read, every failure is a UserError."""
 
 import io
 import json
@@ -20,16 +20,15 @@ import zarr
 from scipy.io import netcdf_file
 
 from pdno import UserError
-from pdno.data.formats import SUFFIXES, child, contents, write
-from pdno.data.formats import parent as process
+from pdno.data.formats import SUFFIXES, child, contents, parent, write
 
 SMALL = 2**20
 U = np.random.default_rng(0).normal(size=(6, 5))
-CHILDREN = (".mat", ".pt", ".h5", ".nc")  # read by other processes, which take their time
+CHILDREN = (".mat", ".pt", ".h5", ".nc")  # read by child processes, which take time
 
 
 class Canary:
-    """Unpickling it creates a file."""
+    """Unpickling it creates a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -46,7 +45,7 @@ def read_all(path: Path, budget: int = SMALL) -> None:
 
 
 def survives(path: Path) -> bool:
-    """Whether the file could be read; a UserError of one line is the only way in which it may fail."""
+    """Return whether the file could be read; it may only fail with a UserError of one line."""
     try:
         read_all(path)
     except UserError as error:
@@ -57,7 +56,7 @@ def survives(path: Path) -> bool:
 
 
 def peak() -> int:
-    """The most memory that this process ever had, in bytes."""
+    """Return the largest memory that this process ever had, in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -67,7 +66,7 @@ def canary(tmp_path) -> Canary:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_the_canary_is_alive(canary, protocol) -> None:
+def test_the_canary_runs_if_unpickled(canary, protocol) -> None:
     pickle.loads(pickle.dumps(canary, protocol))
     assert Path(canary.path).exists()
 
@@ -111,7 +110,7 @@ def test_the_pickle_codec_of_zarr_is_not_run(tmp_path, canary, place) -> None:
 
 @pytest.fixture(scope="module")
 def zip_bomb(tmp_path_factory) -> Path:
-    """A quarter of a gigabyte of zeros in a megabyte."""
+    """Return an archive with a quarter of a gigabyte of zeros in a megabyte."""
     path = tmp_path_factory.mktemp("bomb") / "u.npz"
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**25,)})
@@ -153,11 +152,11 @@ def zarr_bomb(path: Path) -> None:
     ("name", "bomb", "words"),
     [
         ("u.npy", npy_bomb, "declares 1 TiB"),
-        ("u.h5", h5_bomb, "takes 8 TiB"),
-        ("u.nc", h5_bomb, "takes 8 TiB"),
-        ("u.h5", h5_chunk_bomb, "takes 2 GiB"),
-        ("u.pt", pt_bomb, "takes 4 TiB"),
-        ("u.zarr", zarr_bomb, "takes 8 TiB"),
+        ("u.h5", h5_bomb, "needs 8 TiB"),
+        ("u.nc", h5_bomb, "needs 8 TiB"),
+        ("u.h5", h5_chunk_bomb, "needs 2 GiB"),
+        ("u.pt", pt_bomb, "needs 4 TiB"),
+        ("u.zarr", zarr_bomb, "needs 8 TiB"),
     ],
 )
 def test_bombs(tmp_path, name, bomb, words) -> None:
@@ -170,7 +169,7 @@ def test_bombs(tmp_path, name, bomb, words) -> None:
 
 def test_a_zip_bomb(tmp_path, zip_bomb) -> None:
     before = peak()
-    with pytest.raises(UserError, match="takes 256 MiB, the budget is 1 MiB"):
+    with pytest.raises(UserError, match="needs 256 MiB, the budget is 1 MiB"):
         read_all(zip_bomb)
     assert peak() - before < 64 * SMALL
 
@@ -185,17 +184,17 @@ def test_rows_of_a_large_file_fit_a_small_budget(tmp_path, zip_bomb) -> None:
 
 def test_the_child_s_limits(tmp_path, monkeypatch) -> None:
     write(tmp_path / "u.mat", {"u": U})
-    monkeypatch.setattr(process, "TIME_LIMIT", 0.01)
+    monkeypatch.setattr(parent, "TIME_LIMIT", 0.01)
     with pytest.raises(UserError, match="took more than 0 s"):
         contents(tmp_path / "u.mat")
-    monkeypatch.setattr(process, "TIME_LIMIT", 60.0)
+    monkeypatch.setattr(parent, "TIME_LIMIT", 60.0)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(UserError, match="crashed its reader"):
         contents(tmp_path / "u.mat")
 
 
 def test_the_child_s_memory(tmp_path) -> None:
-    """A file may ask for no more than its arrays can need."""
+    """A child may not allocate more memory than the arrays of its file can need."""
     code = (
         "import numpy as np; from pdno.data.formats.child import set_limits\nset_limits(2**28, 60.0)\n"
         "try:\n    np.ones(2**27)\nexcept MemoryError:\n    print('refused')"
@@ -205,7 +204,7 @@ def test_the_child_s_memory(tmp_path) -> None:
 
 
 def sound(folder: Path, suffix: str) -> Path:
-    """A file to damage."""
+    """Write a valid file, to be damaged."""
     path = folder / f"u{suffix}"
     if suffix == ".three.nc":
         with netcdf_file(path, "w") as file:
@@ -239,7 +238,7 @@ def test_truncated(tmp_path, suffix) -> None:
 
 @pytest.fixture
 def forked(monkeypatch) -> None:
-    """Children forked from a process that has the libraries loaded: as apart and as limited as those that are started anew."""
+    """Fork children from a process that has imported the libraries: as separate and as limited as new ones."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pytest", "pdno.data.formats.child", "h5py", "scipy.io", "torch"])
 
@@ -258,7 +257,7 @@ def forked(monkeypatch) -> None:
 
 @pytest.mark.parametrize("suffix", KINDS)
 def test_mutated(tmp_path, suffix, forked) -> None:
-    """Random bytes in random places, half of them among the headers: arrays or a UserError, nothing else."""
+    """Random bytes in random places, half of them in the headers, give arrays or a UserError, nothing else."""
     rng = np.random.default_rng(7)
     original = sound(tmp_path, suffix)
     assert survives(original)

@@ -1,4 +1,4 @@
-"""Mistakes of users: what a model says about data, settings and questions that cannot work."""
+"""Mistakes of users: error messages about data, settings and requests that cannot work."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from pdno import PDNO, Pairs, UserError
-from pdno.model.surrogate import Surrogate
 from tests.helpers import normal, small
 
 A, U = normal(6, 16), normal(6, 16, seed=1)
@@ -25,46 +24,46 @@ A, U = normal(6, 16), normal(6, 16, seed=1)
         ({"u": torch.from_numpy(U) + 1j}, "u has type complex128; expected real numbers"),
         ({"u": U.astype(str)}, "u has type <U.*; expected real numbers"),
         ({"a": A.astype(object)}, "a has type object; expected real numbers"),
-        ({"a": A[:, :, None, None]}, "more than one way"),
+        ({"a": A[:, :, None, None]}, "is ambiguous"),
         ({"a": normal(6, 1, 8, 8)}, "inputs have 2 dimensions and outputs 1"),
-        ({"a": A[0]}, "more than one way"),
-        ({"scalars": A[:, :2], "validation": (A, U)}, r"held-out pairs have .* 0 scalars, expected .* 2 scalars"),
-        ({"validation": (A[:, :8], U[:, :8])}, r"held-out pairs have a \(1, 8\).*expected a \(1, 16\)"),
+        ({"a": A[0]}, "is ambiguous"),
+        ({"scalars": A[:, :2], "validation": (A, U)}, r"validation pairs have .* 0 scalars, expected .* 2 scalars"),
+        ({"validation": (A[:, :8], U[:, :8])}, r"validation pairs have a \(1, 8\).*expected a \(1, 16\)"),
         ({"scalars": A[:5]}, "numbers of samples differ: 6 of u, 5 of scalars"),
         ({"scalars": np.full(6, np.nan)}, "scalars has NaN or infinite values, first in sample 0"),
         ({"scalars": np.full(6, "x")}, "scalars has type <U1"),
         ({"mask": "zero"}, "mask = 'zero': expected an array, or 'nan'"),
-        ({"u": U * np.nan, "mask": "nan"}, "all outputs that were held out are masked"),
+        ({"u": U * np.nan, "mask": "nan"}, "all held-out outputs are missing"),
         ({"validation": 1.0}, "validation = 1.0: expected a fraction"),
         ({"validation": -0.1}, "validation = -0.1: expected a fraction"),
         ({"validation": 0.95}, "validation = 0.95: expected a fraction that leaves some of 6 pairs"),
         ({"dims": "x,y"}, "one of them 'sample'"),
         ({"dims": "sample,x,y"}, "3 dimensions were named"),
         ({"device": "tpu"}, "device 'tpu' is unknown"),
-        ({"precision": "32"}, "precision '32' is unknown; Known: 32-true"),
+        ({"precision": "32"}, "precision '32' is unknown; expected one of 32-true"),
     ],
 )
-def test_pairs_that_cannot_be_learned_from(arguments, words) -> None:
+def test_pairs_that_cannot_be_trained_on(arguments, words) -> None:
     with pytest.raises(UserError, match=words):
         small().fit(**{"a": A, "u": U, **arguments})
 
 
-@pytest.mark.parametrize("row", range(6))  # learned from or held out
+@pytest.mark.parametrize("row", range(6))  # training or held-out pairs
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_hole_is_found_wherever_it_is(row, value) -> None:
-    hole = np.where(np.arange(6)[:, None] == row, value, 1.0)
-    with pytest.raises(UserError, match=f"a has NaN or infinite values, first in sample {row}; mend or remove them"):
-        small().fit(A * hole, U)
+def test_values_that_are_not_finite_are_found_in_every_row(row, value) -> None:
+    bad = np.where(np.arange(6)[:, None] == row, value, 1.0)
+    with pytest.raises(UserError, match=f"a has NaN or infinite values, first in sample {row}; correct or remove them"):
+        small().fit(A * bad, U)
     with pytest.raises(UserError, match=f'u has NaN or infinite values, first in sample {row}; .* mask="nan"'):
-        small().fit(A, U * hole)
+        small().fit(A, U * bad)
     with pytest.raises(UserError, match="u has NaN or infinite values"):
-        small().fit(A, U, validation=Pairs.of(A, U * hole))
+        small().fit(A, U, validation=Pairs.of(A, U * bad))
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"network": "unett"}, r"network 'unett' is unknown; did you mean 'unet'\? Known: auto, unet, fno"),
+        ({"network": "unett"}, r"network 'unett' is unknown; did you mean 'unet'\? Expected one of auto, unet, fno"),
         ({"network": {"kind": "fnoo"}}, r"network 'fnoo' is unknown; did you mean 'fno'\?"),
         ({"network": {"kind": "unet", "bas": 8}}, "the network 'unet' does not take these settings"),
         ({"network": {"kind": "unet", "base": 12}}, "multiple of 8"),
@@ -112,16 +111,16 @@ def test_settings_that_cannot_work(settings, words) -> None:
         ({"variance": "gausian"}, r"variance 'gausian' is unknown; did you mean 'gaussian'\?"),
     ],
 )
-def test_questions_that_cannot_be_answered(arguments, words, model) -> None:
-    for ask in (model.predict, model.sample):
+def test_predictions_that_cannot_be_made(arguments, words, model) -> None:
+    for request in (model.predict, model.sample):
         with pytest.raises(UserError, match=words):
-            ask(**{"a": normal(2, 16), "members": 2, **arguments})
+            request(**{"a": normal(2, 16), "members": 2, **arguments})
 
 
-def test_quantiles_that_were_not_asked_for(model) -> None:
+def test_quantiles_that_were_not_requested(model) -> None:
     pred = model.predict(A[:1], members=2, quantiles=(0.25, 0.25, 0.75), chunk=2)
     assert list(pred.quantiles) == [0.25, 0.75]
-    with pytest.raises(UserError, match=r"quantile 0\.5 was not computed \(only 0\.25, 0\.75\); ask for it"):
+    with pytest.raises(UserError, match=r"quantile 0\.5 was not computed \(only 0\.25, 0\.75\); request it"):
         pred.quantile(0.5)
     with pytest.raises(UserError, match=r"the quantile of level 1\.5 does not exist"):
         model.predict(A[:1], quantiles=(1.5,))
@@ -131,20 +130,27 @@ def test_quantiles_that_were_not_asked_for(model) -> None:
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "request_",
     [
         lambda m, path: m.predict(A),
         lambda m, path: m.sample(A),
         lambda m, path: m.nvlb(A, U),
         lambda m, path: m.save(path),
+        lambda m, path: m.mean(A),
+        lambda m, path: m.given(A),
+        lambda m, path: m.evaluations(),
+        lambda m, path: m.fit_summary,
+        lambda m, path: m.leaderboard,
+        lambda m, path: m.to("cpu"),
+        lambda m, path: m.annotate(source="mine"),
     ],
 )
-def test_before_it_has_learned_a_model_says_so(ask: Callable[[Surrogate, Path], object], tmp_path) -> None:
-    with pytest.raises(UserError, match="has not learned anything yet; call fit first"):
-        ask(PDNO(), tmp_path / "m.safetensors")
+def test_a_model_must_be_fitted_first(request_: Callable[[PDNO, Path], object], tmp_path) -> None:
+    with pytest.raises(UserError, match="has not been fitted; call fit first"):
+        request_(PDNO(), tmp_path / "m.safetensors")
 
 
-def test_outputs_that_do_not_fit_the_bound(model) -> None:
+def test_outputs_of_other_shapes_have_no_bound(model) -> None:
     with pytest.raises(UserError, match="numbers of samples differ: 6 of a, 5 of u"):
         model.nvlb(A, U[:5])
     with pytest.raises(UserError, match=r"u has shape \(6, 15\); this model was trained on outputs of shape"):

@@ -29,7 +29,7 @@ SETTINGS = ["network.base=8", "network.multipliers=[1]", "diffusion.n_steps=10",
 SETTINGS += ["training.validations=4", "training.log_every=2", "training.checkpoint_seconds=0"]  # a checkpoint after every step
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "pdno"]
 ALONE = [sys.executable, "-m", "pdno"]
-STOPPED = "pdno: stopped; run the same command again to go on"
+STOPPED = "pdno: interrupted; run the same command again to resume"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for left-over processes in /proc")
@@ -165,7 +165,7 @@ def test_after_damage_it_goes_on_from_the_checkpoint_before(damage, half, data, 
     assert here(train(data, run)) == 0
     told = capsys.readouterr().err.strip()
     assert told.count("\n") == 0
-    assert "(set aside as checkpoint.safetensors.damaged)" in told
+    assert "(renamed to checkpoint.safetensors.damaged)" in told
     assert (run / "checkpoint.safetensors.damaged").read_bytes() == damaged
     assert bytes_of(run) == bytes_of(whole)
 
@@ -177,8 +177,8 @@ def test_if_all_checkpoints_are_damaged_it_does_not_begin_anew(half, data, tmp_p
         (run / name).write_bytes(flip((run / name).read_bytes()))
     rows = (run / "metrics.jsonl").read_bytes()
     assert here(train(data, run)) == 2
-    assert capsys.readouterr().err.count("(set aside as ") == 2
-    assert "delete them to start anew" in refused(" ".join(train(data, run)))
+    assert capsys.readouterr().err.count("(renamed to ") == 2
+    assert "delete them to start again" in refused(" ".join(train(data, run)))
     assert (run / "metrics.jsonl").read_bytes() == rows
 
 
@@ -262,7 +262,7 @@ def rows(run: Path) -> list[dict[str, float]]:
 
 def test_the_helper_of_a_finished_run_does_not_wait_for_the_first_process(whole, data, monkeypatch) -> None:
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr("pdno.model.surrogate.fabric", lambda *_: pytest.fail("waits for a process that has ended"))
+    monkeypatch.setattr("pdno.learning.network.fabric", lambda *_: pytest.fail("waits for a process that has ended"))
     assert here(train(data, whole)) == 0
 
 
@@ -307,7 +307,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
-    """Candidates that were finished are not learned again, and the budget of those that were not is that of the new session."""
+    """Finished candidates are not trained again, and unfinished ones have the budget of the new session."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((60, 1, 4)) @ np.cos(np.arange(4)[:, None] * np.linspace(0, np.pi, 24))
     pairs = pdno.Pairs.of(a, np.tanh(a * a[..., ::-1]))
@@ -316,23 +316,23 @@ def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
         model = pdno.PDNO(budget=12.0)
 
         def tell(text: str) -> None:
-            if stop and text.startswith("fno, short"):
+            if stop and text.startswith("fno-screening"):
                 raise KeyboardInterrupt
 
-        model.tell = tell
+        model.log = tell
         return model.learn(pairs[:50], pairs[50:], run=tmp_path / "run", progress=False)
 
     with pytest.raises(KeyboardInterrupt):
         learned(stop=True)
-    steps = (tmp_path / "run" / "fno, short".replace(", ", "-") / "metrics.jsonl").read_bytes()
+    steps = (tmp_path / "run" / "fno-screening" / "metrics.jsonl").read_bytes()
     model = learned(stop=False)
-    assert (tmp_path / "run" / "fno-short" / "metrics.jsonl").read_bytes() == steps
-    assert [trial.name for trial in model.parts.trials][:4] == ["linear", "kernel", "fno, short", "slim, short"]
+    assert (tmp_path / "run" / "fno-screening" / "metrics.jsonl").read_bytes() == steps
+    assert [trial.name for trial in model.leaderboard][:4] == ["linear", "kernel", "fno-screening", "slim-screening"]
 
 
 @pytest.mark.parametrize("mean", ["kernel", {"name": "slim", "widths": [8]}])
 def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, monkeypatch) -> None:
-    """Choosing again by the clock might choose another one; answers are those of a run that nobody disturbed."""
+    """Selecting again by the clock might select another one; predictions are those of an uninterrupted run."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((40, 1, 16))
     pairs = pdno.Pairs.of(a, np.sinh(a) + 0.3 * rng.standard_exponential(a.shape))
@@ -344,10 +344,10 @@ def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, 
 
     whole = learned(tmp_path / "peace").sample(a[:2], 3)
     with monkeypatch.context() as patch:
-        patch.setattr(pdno.PDNO, "_train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("pdno.residual.diffused.Diffused.train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             learned(tmp_path / "run")
-    monkeypatch.setattr("pdno.model.operator.learn_mean", lambda *_, **__: pytest.fail("chooses again"))
+    monkeypatch.setattr("pdno.model.operator.choose_mean", lambda *_, **__: pytest.fail("chooses again"))
     np.testing.assert_array_equal(learned(tmp_path / "run").sample(a[:2], 3), whole)
 
 
@@ -355,11 +355,11 @@ def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [["--set", "training.updates=6"], ["--budget", "20s"]], ids=["steps", "budget"])
 def test_the_default_learns_in_two_processes(limit, tmp_path) -> None:
-    """Both choose the same mean, whatever their clocks say."""
+    """Both select the same mean, whatever their clocks say."""
     store, run = tmp_path / "d.zarr", tmp_path / "run"
     pdno.generate(pdno.equation.Burgers(points=32), train=60, test=8, out=store)
     finish([*ALONE, "train", str(store), "--out", str(run), "--devices", "2", *limit])
     model = pdno.load(run)
     assert isinstance(model, pdno.PDNO)
-    assert {trial.name.split(",")[0] for trial in model.parts.trials} == {"linear", "kernel", "fno", "slim"}
+    assert {trial.name.split("-")[0] for trial in model.leaderboard} == {"linear", "kernel", "fno", "slim"}
     assert np.isfinite(model.sample(pdno.open(store).test.a[:2], 3)).all()

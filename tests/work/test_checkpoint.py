@@ -1,4 +1,4 @@
-"""Checkpoints: killed, cut off, flipped, forged or on a full disk, something valid is left or a sentence says why."""
+"""Checkpoints: after a kill, truncation, flipped bits, forgery or a full disk, a valid file is left or a clear error."""
 
 import errno
 import json
@@ -21,8 +21,9 @@ import torch
 from safetensors.torch import save_file
 
 from pdno import UserError
-from pdno.work import checkpoint
+from pdno.work import checkpoint, files
 from pdno.work.checkpoint import latest, load, save
+from pdno.work.files import partial_path
 
 TENSORS = {
     "float32": torch.linspace(-1, 1, 24).reshape(2, 3, 4),
@@ -62,8 +63,8 @@ def save_step(path: Path, number: int, previous: bool = True) -> None:
     save(path, "state", step(number), {"step": number}, previous)
 
 
-def steps_left(path: Path, told: list[str]) -> int:
-    """The step that `latest` goes on from, whose tensors must be those of that step."""
+def resumed_step(path: Path, told: list[str]) -> int:
+    """Return the step of the checkpoint that `latest` reads, whose tensors must be those of that step."""
     content = latest(path, "state", told.append)
     assert content is not None
     tensors, metadata = content
@@ -73,7 +74,7 @@ def steps_left(path: Path, told: list[str]) -> int:
 
 
 def names(path: Path) -> set[str]:
-    """What is in the folder, without the file's own name."""
+    """Return the names in the folder; in those that begin with the file's own name, what follows it."""
     return {entry.name.removeprefix(path.name) for entry in path.parent.iterdir()}
 
 
@@ -85,7 +86,7 @@ def refusal(path: Path, kind: str = "state") -> str:
     return str(caught.value)
 
 
-# What is written
+# Content
 
 
 def test_round_trip(path) -> None:
@@ -117,7 +118,7 @@ def test_tensors_of_all_makes(path) -> None:
         assert torch.equal(tensors[name], tensor)
 
 
-def test_nothing_is_a_content_too(path) -> None:
+def test_a_checkpoint_may_be_empty(path) -> None:
     save(path, "model", {}, {})
     assert load(path, "model") == ({}, {})
 
@@ -143,7 +144,7 @@ def test_the_digest_is_that_of_the_file_with_zeros_for_it(path) -> None:
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     assert header["__metadata__"].keys() == {"pdno"}
     envelope = json.loads(header["__metadata__"]["pdno"])
-    assert envelope["version"] == checkpoint.VERSION == 1
+    assert envelope["version"] == checkpoint.VERSION == 2
     digest = envelope["sha256"].encode()
     assert data.count(digest) == 1
     assert sha256(data.replace(digest, b"0" * 64)).hexdigest().encode() == digest
@@ -156,7 +157,7 @@ def test_the_previous_one_is_kept_on_demand(path, told) -> None:
     save_step(path, 3)
     save_step(path, 4)
     assert names(path) == {"", ".previous"}
-    assert steps_left(path, told) == 4
+    assert resumed_step(path, told) == 4
     assert load(path.with_name(path.name + ".previous"), "state")[1] == {"step": 3}
 
 
@@ -180,7 +181,7 @@ def test_what_could_not_be_read_is_not_written(path) -> None:
 LOOP = """
 import sys, torch
 from pathlib import Path
-from pdno.checkpoint import save
+from pdno.work.checkpoint import save
 path, number = Path(sys.argv[1]), int(sys.argv[2])
 while True:
     number += 1
@@ -201,7 +202,7 @@ def test_killed_at_any_moment(path, told) -> None:
         reported = [int(line) for line in writer.stdout]
         writer.wait()
         writer.stdout.close()
-        left = steps_left(path, told)
+        left = resumed_step(path, told)
         assert left >= max(reported, default=done + 1)
         done = left
     assert told == []
@@ -213,11 +214,16 @@ class Crash(BaseException):
     """Nothing that any handler expects."""
 
 
-CALLS = ("fsync", "replace", "replace", "open", "fsync")  # that a save with a previous file makes of os, in order
+CALLS = ("open", "fsync", "replace", "replace", "open", "fsync")  # of os by a save with a previous file, in order
+REPLACED = (CALLS.index("replace") + 1, True)  # the call after which the new file has its name
 
 
 def crash_at(monkeypatch, number: int, error: BaseException, after: bool) -> list[str]:
-    """Raise at the call with this number of those in CALLS, before or after its work. The names of those made."""
+    """Raise at the call with this number of those in CALLS, before or after it has its effect.
+
+    Returns:
+        The list to which the names of the calls are appended.
+    """
     made: list[str] = []
 
     def breaking(name: str) -> Callable[..., object]:
@@ -235,7 +241,7 @@ def crash_at(monkeypatch, number: int, error: BaseException, after: bool) -> lis
         return call
 
     for name in set(CALLS):
-        monkeypatch.setattr(checkpoint.os, name, breaking(name))
+        monkeypatch.setattr(files.os, name, breaking(name))
     return made
 
 
@@ -247,29 +253,29 @@ def test_a_crash_between_any_two_steps(path, told, monkeypatch, number, after, c
     save_step(path, 2)
     with monkeypatch.context() as patch:
         made = crash_at(patch, number, Crash(), after)
-        if not cleanup:  # a process that is killed does not tidy up
+        if not cleanup:  # a process that is killed does not clean up
             patch.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(Crash):
             save_step(path, 3)
         assert tuple(made) == CALLS[: number + 1]
-    assert steps_left(path, told) == (3 if (number, after) >= (2, True) else 2)
+    assert resumed_step(path, told) == (3 if (number, after) >= REPLACED else 2)
     assert told == []
-    assert (".partial" in names(path)) == (not cleanup and (number, after) < (2, True))
+    assert partial_path(path).exists() == (not cleanup and (number, after) < REPLACED)
     save_step(path, 4)
-    assert steps_left(path, told) == 4
+    assert resumed_step(path, told) == 4
     assert names(path) == {"", ".previous"}
 
 
-def test_what_a_killed_writer_left_is_not_a_checkpoint(path, told) -> None:
+def test_a_partial_file_of_a_killed_writer_is_not_a_checkpoint(path, told) -> None:
     save_step(path, 1)
-    path.rename(path.with_name(path.name + ".partial"))
+    path.rename(partial_path(path))
     assert latest(path, "state", told.append) is None
     save_step(path, 2)
     assert names(path) == {""}
 
 
 class FullDisk:
-    """A file of which the disk takes so many bytes."""
+    """A file on a disk with room for some bytes only."""
 
     def __init__(self, path: Path, mode: str, room: int) -> None:
         self.file, self.room = path.open(mode), room
@@ -311,7 +317,7 @@ def test_a_read_only_folder(path, monkeypatch, code) -> None:
         patch.setattr(Path, "unlink", refuse)
         with pytest.raises(OSError, match=os.strerror(code)) as caught:
             save_step(path, 2)
-    assert caught.value.__context__ is None  # the first failure, not that of tidying up
+    assert caught.value.__context__ is None  # the first failure, not that of the clean-up
     assert path.read_bytes() == before
     assert names(path) == {""}
 
@@ -325,7 +331,7 @@ def test_a_missing_folder(path) -> None:
 
 
 def flips(size: int, count: int) -> Iterator[tuple[int, int]]:
-    """Bits anywhere in the file, half of them in its first 300 bytes, which are few but matter most."""
+    """Yield (byte, bit) anywhere in the file, half of them in its first 300 bytes, which matter most."""
     numbers = random.Random(1)
     for i in range(count):
         yield numbers.randrange(size if i % 2 else 300), 1 << numbers.randrange(8)
@@ -345,7 +351,7 @@ def test_flipped_bits_are_noticed(tmp_path, told) -> None:
         path.write_bytes(bad)
         os.link(original.with_name("state.previous"), tmp_path / f"{i}.previous")
         refusal(path)
-        assert steps_left(path, told) == 1
+        assert resumed_step(path, told) == 1
         assert len(told) == i + 1
         assert (tmp_path / f"{i}.damaged").read_bytes() == bad
 
@@ -353,42 +359,42 @@ def test_flipped_bits_are_noticed(tmp_path, told) -> None:
 def test_a_flipped_version_or_kind_is_damage_not_another_version(path) -> None:
     save_step(path, 1)
     good = path.read_bytes()
-    for old, new in ((rb"version\":1", rb"version\":9"), (rb"kind\":\"state", rb"kind\":\"stats"), (b"pdno", b"pdnn")):
+    for old, new in ((rb"version\":2", rb"version\":9"), (rb"kind\":\"state", rb"kind\":\"stats"), (b"pdno", b"pdnn")):
         assert good.count(old) == 1
         path.write_bytes(good.replace(old, new))
         assert "damaged" in refusal(path)
 
 
 def test_equal_numbers_in_other_letters_are_damage(path) -> None:
-    """One flipped bit makes 1E-05 of 1e-05, which JSON reads as the same."""
+    """One flipped bit turns 1e-05 into 1E-05, which is the same number in JSON."""
     save(path, "state", {}, {"lr": 1e-05})
     path.write_bytes(path.read_bytes().replace(b"1e-05", b"1E-05"))
     assert "not those that were written" in refusal(path)
 
 
-def test_cut_off_files(path, told) -> None:
+def test_truncated_files(path, told) -> None:
     save_step(path, 1)
     save_step(path, 2)
     good = path.read_bytes()
     header = 8 + int.from_bytes(good[:8], "little")
     for size in (0, 1, 7, 8, 9, 100, header - 1, header, header + 1, len(good) - 96, len(good) - 1):
         path.write_bytes(good[:size])
-        assert ("cut off" if size > 8 else "not a checkpoint") in refusal(path)
-        assert steps_left(path, told) == 1
+        assert ("truncated" if size > 8 else "not a checkpoint") in refusal(path)
+        assert resumed_step(path, told) == 1
     path.write_bytes(good + b"\0")
     assert "too long" in refusal(path)
     assert "it is empty" in told[0]
 
 
-def test_evidence_is_never_overwritten(path, told) -> None:
+def test_damaged_files_are_never_overwritten(path, told) -> None:
     save_step(path, 1)
     save_step(path, 2)
     for i in range(3):
         path.write_bytes(b"%d" % i)
-        assert steps_left(path, told) == 1
+        assert resumed_step(path, told) == 1
     kept = [path.with_name(path.name + suffix) for suffix in (".damaged", ".damaged.2", ".damaged.3")]
     assert [entry.read_bytes() for entry in kept] == [b"0", b"1", b"2"]
-    assert told[2].endswith(f"(set aside as {path.name}.damaged.3)")
+    assert told[2].endswith(f"(renamed to {path.name}.damaged.3)")
 
 
 @pytest.mark.parametrize("name", ["state.safetensors", "state[1]*"])
@@ -398,9 +404,9 @@ def test_all_bad(tmp_path, told, name) -> None:
     save_step(path, 2)
     path.write_bytes(b"bad")
     path.with_name(path.name + ".previous").write_bytes(b"worse")
-    for _ in range(2):  # the same command again does not start anew without a word either
+    for _ in range(2):  # nor does the same command, run again, silently start from the beginning
         with pytest.raises(
-            UserError, match=rf"{re.escape(name)}\.damaged, .*\.previous\.damaged are .* delete them to start anew"
+            UserError, match=rf"{re.escape(name)}\.damaged, .*\.previous\.damaged are .* delete them to start again"
         ):
             latest(path, "state", told.append)
         assert len(told) == 2
@@ -424,16 +430,16 @@ def test_after_damage_the_previous_one_stays_until_there_is_a_new_one(path, told
     save_step(path, 1)
     save_step(path, 2)
     path.write_bytes(b"bad")
-    assert steps_left(path, told) == 1
+    assert resumed_step(path, told) == 1
     save_step(path, 2)
     assert names(path) == {"", ".previous", ".damaged"}
-    assert steps_left(path, told) == 2
+    assert resumed_step(path, told) == 2
 
 
 # Files that are something else
 
 
-def test_another_kind_is_refused_not_set_aside(path, told) -> None:
+def test_another_kind_is_refused_not_renamed(path, told) -> None:
     save_step(path, 1)
     save_step(path, 2)
     assert "holds a 'state', expected a 'model'" in refusal(path, "model")
@@ -443,16 +449,28 @@ def test_another_kind_is_refused_not_set_aside(path, told) -> None:
     assert told == []
 
 
-def test_a_newer_version_is_refused_not_set_aside(path, told, monkeypatch) -> None:
+def test_a_newer_version_is_refused_not_renamed(path, told, monkeypatch) -> None:
     save_step(path, 1)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "VERSION", 7)
         save_step(path, 2)
-        assert steps_left(path, told) == 2
-    assert refusal(path).endswith("has format version 7, this version reads 1; update pdno")
+        assert resumed_step(path, told) == 2
+    assert refusal(path).endswith("has format version 7, this version reads 2; update pdno")
     with pytest.raises(UserError, match="update pdno"):
         latest(path, "state", told.append)
     assert names(path) == {"", ".previous"}
+    assert told == []
+
+
+def test_an_older_version_is_refused_by_name_not_renamed(path, told, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "VERSION", 1)
+        save_step(path, 1)
+    assert "format version 1, written by an earlier development version of pdno" in refusal(path)
+    assert refusal(path).endswith("train it again, into a new folder")
+    with pytest.raises(UserError, match="earlier development version"):
+        latest(path, "state", told.append)
+    assert names(path) == {""}
     assert told == []
 
 
@@ -497,14 +515,14 @@ def test_random_bytes(path) -> None:
 
 
 def sealed(header: dict[str, object], data: bytes = b"", **changes: object) -> bytes:
-    """A file with a right digest, whatever its header says."""
-    envelope = {"sha256": "0" * 64, "version": 1, "kind": "state", "metadata": {}} | changes
+    """Return a file with a correct digest and any header."""
+    envelope = {"sha256": "0" * 64, "version": checkpoint.VERSION, "kind": "state", "metadata": {}} | changes
     text = json.dumps({"__metadata__": {"pdno": json.dumps(envelope)}, **header}).encode()
     file = struct.pack("<Q", len(text)) + text + data
     return file.replace(b"0" * 64, sha256(file).hexdigest().encode(), 1)
 
 
-def test_sealed_is_sealed(path) -> None:
+def test_the_forger_of_these_tests_makes_valid_files(path) -> None:
     path.write_bytes(sealed({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(8)))
     assert torch.equal(load(path, "state")[0]["w"], torch.zeros(2))
 
@@ -540,14 +558,14 @@ def test_an_empty_tensor_of_a_size_that_torch_cannot_have(path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"version": "1"}, {"version": True}, {"kind": 3}, {"metadata": []}, {"sha256": None}, {"sha256": "\ud800" * 64}]
+    "changes", [{"version": "2"}, {"version": True}, {"kind": 3}, {"metadata": []}, {"sha256": None}, {"sha256": "\ud800" * 64}]
 )
 def test_forged_envelopes(path, changes) -> None:
     path.write_bytes(sealed({}, **changes))
     assert path.name in refusal(path)
 
 
-def test_words_of_a_forger_are_not_printed_raw(path) -> None:
+def test_forged_texts_are_not_printed_raw(path) -> None:
     path.write_bytes(sealed({}, kind="\x1b[31m\n" + "x" * 10_000))
     assert len(refusal(path)) < 500
     assert "\x1b" not in refusal(path)
@@ -563,7 +581,7 @@ def test_headers_that_are_too_large_or_too_deep(path) -> None:
 
 
 def test_a_long_file_is_not_read_before_its_header_is(path) -> None:
-    """A terabyte that takes no place on the disk."""
+    """A terabyte that needs no space on the disk."""
     path.write_bytes(sealed({}))
     os.truncate(path, 2**40)
     assert "too long" in refusal(path)

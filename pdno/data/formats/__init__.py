@@ -1,10 +1,10 @@
-"""Arrays in other people's files: NumPy, MATLAB, HDF5, netCDF, torch and Zarr behind one interface.
+"""Arrays in files of NumPy, MATLAB, HDF5, netCDF, torch and Zarr behind one interface.
 
     contents("burgers.mat").entries["u"].read(slice(0, 100))   the first hundred rows, as a native array
     write("burgers.nc", {"u": u}, {"u": ("sample", "x")})
 
-The files may be damaged or hostile: what an array takes is checked against a budget before memory is asked for, nothing that
-could run code is unpickled, nothing outside the file is opened, and whatever a library raises becomes one `UserError`.
+Files may be damaged or malicious: the size of an array is compared with a budget before memory is allocated, nothing that could
+run code is unpickled, nothing outside the file is opened, and every exception of a library becomes a `UserError`.
 
     format      names        read by
     npy, npz    .npy .npz    `numpy_files`
@@ -15,20 +15,19 @@ could run code is unpickled, nothing outside the file is opened, and whatever a 
     torch       .pt .pth     `torch_files`, in a child process
     zarr        .zarr        `zarr_files`
 
-The content decides what a file is, not its name; a name that says something else is an error (`kinds`). What an entry is and
-what a read may cost is in `entry`, the two sides of the child process are `process` and `child`, and `writers` has `write`.
+The format of a file is determined by its content; a suffix of another format is an error (`kinds`). An entry and the limits of
+a read are in `entry`, the two sides of the child process in `parent` and `child`, and `write` in `writers`.
 
-MATLAB has no arrays of less than two axes: in ``.mat`` files an array of n values comes back as (1, n), a single value as
-(1, 1).
+MATLAB has no arrays with less than two axes: in ``.mat`` files n values are read back as (1, n), a single value as (1, 1).
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UserError
-from .entry import DEFAULT_BUDGET, Entry, Found, honest
+from .entry import DEFAULT_BUDGET, Entry, Listing, user_errors
 from .hdf5 import list_hdf5
-from .kinds import SUFFIXES, kind_of
+from .kinds import SUFFIXES, format_of
 from .netcdf import list_netcdf3
 from .numpy_files import list_npy, list_npz
 from .parent import list_in_child
@@ -40,34 +39,49 @@ __all__ = ["DEFAULT_BUDGET", "SUFFIXES", "Contents", "Entry", "contents", "write
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds. Only numeric arrays (bool, integer, real) are entries; a `.npy` has one, named by the file's stem."""
+    """The arrays of a file.
+
+    Args:
+        path: of the file.
+        format: npz, npy, mat v5, mat v7.3, hdf5, netcdf, torch or zarr.
+        entries: numeric arrays (bool, integer, real) by name; that of a `.npy` file has the name of the file.
+        notes: what was skipped, and why.
+    """
 
     path: Path
-    format: str  # npz, npy, mat v5, mat v7.3, hdf5, netcdf, torch or zarr
+    format: str
     entries: dict[str, Entry]
-    notes: tuple[str, ...]  # what was passed over and why
+    notes: tuple[str, ...]
 
 
 def contents(path: str | Path, budget: int = DEFAULT_BUDGET) -> Contents:
-    """List a file's arrays by their headers; `budget` is what a single read may take, in bytes."""
+    """List the arrays of a file by their headers.
+
+    Args:
+        path: of the file.
+        budget: bytes that a single read may need.
+
+    Raises:
+        UserError: if the file cannot be read or has no numeric array.
+    """
     path = Path(path)
-    found = Found(path, budget, {}, [])
-    with honest(path):
-        kind = kind_of(path)
-        if kind == "npz":
-            list_npz(found)
-        elif kind == "npy":
-            list_npy(found)
-        elif kind == "zarr":
-            list_zarr(found)
-        elif kind == "netcdf-3":
-            list_netcdf3(found)
-        elif kind in ("mat v5", "torch"):
-            list_in_child(found, kind)
+    listing = Listing(path, budget, {}, [])
+    with user_errors(path):
+        file_format = format_of(path)
+        if file_format == "npz":
+            list_npz(listing)
+        elif file_format == "npy":
+            list_npy(listing)
+        elif file_format == "zarr":
+            list_zarr(listing)
+        elif file_format == "netcdf-3":
+            list_netcdf3(listing)
+        elif file_format in ("mat v5", "torch"):
+            list_in_child(listing, file_format)
         else:
-            kind = "netcdf" if path.suffix.lower() == ".nc" else kind
-            list_hdf5(found, kind)
-    if not found.entries:
-        reasons = f" ({'; '.join(found.notes[:5])})" if found.notes else ""
+            file_format = "netcdf" if path.suffix.lower() == ".nc" else file_format
+            list_hdf5(listing, file_format)
+    if not listing.entries:
+        reasons = f" ({'; '.join(listing.notes[:5])})" if listing.notes else ""
         raise UserError(f"{path} has no numeric array{reasons}; expected at least one of bool, integer or real numbers")
-    return Contents(path, kind.removesuffix("-3"), found.entries, tuple(found.notes))
+    return Contents(path, file_format.removesuffix("-3"), listing.entries, tuple(listing.notes))

@@ -1,9 +1,9 @@
-"""Reading in a process of its own: the child's side, a program that `process` starts.
+"""Read a file in a separate process: the child's side, a program that `parent` starts.
 
-    python -P -m pdno.data.formats.child FOLDER REQUEST    leaves reply.json and values.npy in the folder
+    python -P -m pdno.data.formats.child FOLDER REQUEST    writes reply.json and values.npy into the folder
 
-The request is JSON: kind, path and limits; for values also the name and the rows. Each reader loads its library, calls `limit`
-and then opens the file.
+The request is JSON: format, path and limits; for values also the name and the rows. Each reader imports its library, calls
+`limit` and then opens the file.
 """
 
 import json
@@ -24,35 +24,35 @@ __all__ = ["serve", "set_limits"]
 
 
 def serve(folder: Path, request: dict[str, Any]) -> None:
-    """Answer a request."""
-    kind, place, room, seconds = (request.pop(key) for key in ("kind", "path", "room", "seconds"))
+    """Write the reply to a request, and the values that it asks for, into a folder."""
+    file_format, path, memory, seconds = (request.pop(key) for key in ("format", "path", "memory", "seconds"))
     readers: dict[str, Callable[..., Any]] = {"torch": Torch, "mat v5": Matlab}
     try:
-        file = readers.get(kind, partial(Hdf5, kind))(place, partial(set_limits, room, seconds))
+        file = readers.get(file_format, partial(Hdf5, file_format))(path, partial(set_limits, memory, seconds))
         if request:  # name and rows
             np.save(folder / "values.npy", file.values(**request), allow_pickle=False)
-        answer = {} if request else file.listing()
+        reply = {} if request else file.listing()
     except MemoryError:
-        answer = {"error": "asks for more memory than its arrays can need, it is damaged; get it again"}
+        reply = {"error": "asks for more memory than its arrays can need, it is damaged; get it again"}
     except UserError as error:
-        answer = {"error": str(error)}
-    except Exception as error:  # the libraries raise nearly every type there is
+        reply = {"error": str(error)}
+    except Exception as error:  # libraries raise nearly any exception for a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        answer = {"error": f"cannot be read, it is damaged or not what its name says ({reason}); get it again"}
-    (folder / "reply.json").write_text(json.dumps(answer))
+        reply = {"error": f"cannot be read, it is damaged or of another format than its name says ({reason}); get it again"}
+    (folder / "reply.json").write_text(json.dumps(reply))
 
 
-def set_limits(room: int, seconds: float) -> None:
-    """From here on no more than `room` bytes and `seconds` of work; called when the (large) libraries are loaded."""
+def set_limits(memory: int, seconds: float) -> None:
+    """Limit the further memory (bytes) and the time of this process; called after the (large) libraries are imported."""
     try:
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + room
-    except (ImportError, OSError):  # not Linux: the time limit must do
+        limit = pages * resource.getpagesize() + memory
+    except (ImportError, OSError):  # not Linux: only the parent's time limit applies
         return
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 10,) * 2)  # should the parent be gone
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 10,) * 2)  # in case the parent has ended
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

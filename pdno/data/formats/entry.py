@@ -1,8 +1,8 @@
-"""An array in a file: what is known of it before it is read, and what reading it may cost.
+"""An array in a file: its description before it is read, and the limits of reading it.
 
-A reader lists a file's arrays by their headers alone and adds them to a `Found`. What an array takes is checked against a
-budget before memory is asked for, and whatever a library raises becomes one `UserError`. No handle outlives a call, so entries
-survive a fork and can be pickled.
+A reader lists the arrays of a file by their headers alone and adds them to a `Listing`. The size of an array is compared with a
+budget before memory is allocated, and every exception of a library becomes a `UserError`. No file handle outlives a call, so
+that entries survive a fork and can be pickled.
 """
 
 import math
@@ -16,33 +16,49 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._typing import Array
 from ...errors import UserError
 
-__all__ = ["DEFAULT_BUDGET", "NOT_NUMERIC", "Entry", "Found", "honest", "library", "quiet", "size_text"]
+__all__ = ["DEFAULT_BUDGET", "NOT_NUMERIC", "Entry", "Listing", "library", "size_text", "user_errors", "without_warnings"]
 
-DEFAULT_BUDGET = 8 * 2**30  # bytes that a single read may take
+DEFAULT_BUDGET = 8 * 2**30  # bytes that a single read may need
 NOT_NUMERIC = {"O": "Python objects", "U": "text", "S": "text", "T": "text", "c": "complex", "V": "a compound type"}
-"""What the kinds of dtype are that are passed over."""
+"""Descriptions of the kinds of dtype that are skipped."""
+MOST_AXES = 32  # as in NumPy before version 2
 
-Fetch = Callable[[int, int], NDArray[Any]]
+Fetch = Callable[[int, int], Array]  # rows from the first to before the second number
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An array in a file, not yet read."""
+    """An array in a file, not yet read.
 
-    name: str  # 'group/name' inside groups
+    Args:
+        name: 'group/name' inside groups.
+        shape: of the array.
+        dtype: as stored.
+        dims: names of the axes, None if the file has none.
+        read: function of a slice of the first axis, slice(None) for all rows; a 0-d array ignores the slice.
+    """
+
+    name: str
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]  # as stored
-    dims: tuple[str, ...] | None  # names of the axes, where the file has them
-    read: Callable[[slice], NDArray[Any]]  # rows of the first axis, slice(None) for all; a 0-d array ignores the slice
+    dtype: np.dtype[Any]
+    dims: tuple[str, ...] | None
+    read: Callable[[slice], Array]
 
 
 @dataclass
-class Found:
-    """What a reader finds: the arrays, and what was passed over and why."""
+class Listing:
+    """The arrays that a reader finds in a file, and notes on what it skips.
+
+    Args:
+        path: of the file.
+        budget: bytes that a single read may need.
+        entries: arrays by name.
+        notes: what was skipped, and why.
+    """
 
     path: Path
     budget: int
@@ -58,34 +74,41 @@ class Found:
         dims: tuple[str, ...] | None = None,
         least: int = 0,
     ) -> None:
-        """Take up an array; `least` is what the smallest read takes in bytes (a chunk, or all of it)."""
+        """Add an array.
+
+        Args:
+            name, shape, dtype, dims: as in `Entry`.
+            fetch: function that reads rows.
+            least: bytes that the smallest read needs: those of a chunk, or of the whole array.
+        """
         if dtype.kind not in "biuf":
-            self.pass_over(name, f"is {NOT_NUMERIC.get(dtype.kind, 'not numeric')}")
-        elif len(shape) > 32 or any(n < 0 for n in shape):
-            self.pass_over(name, f"has the impossible shape {shape}")
+            self.skip(name, f"is {NOT_NUMERIC.get(dtype.kind, 'not numeric')}")
+        elif len(shape) > MOST_AXES or any(n < 0 for n in shape):
+            self.skip(name, f"has the impossible shape {shape}")
         else:
             read = partial(_read, self.path, name, shape, dtype, fetch, least, self.budget)
             self.entries[name] = Entry(name, shape, dtype, dims, read)
 
-    def pass_over(self, name: str, reason: str) -> None:
+    def skip(self, name: str, reason: str) -> None:
+        """Note that an array is not listed, and why."""
         self.notes.append(f"{name!r} {reason}")
 
 
 def _read(
     path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], fetch: Fetch, least: int, budget: int, rows: slice
-) -> NDArray[Any]:
-    """The rows as a native C-ordered array, after a look at what they take."""
+) -> Array:
+    """Return rows as a native C-ordered array, if their size is within the budget."""
     span = range(shape[0])[rows] if shape else range(0)
     first, end = (min(span[0], span[-1]), max(span[0], span[-1]) + 1) if span else (0, 0)
     expected = (end - first, *shape[1:]) if shape else ()
     size = math.prod(expected) * dtype.itemsize
     if max(size, least if size else 0) > budget:
         raise UserError(
-            f"{path}: reading {name!r} takes {size_text(max(size, least))}, the budget is {size_text(budget)}; "
+            f"{path}: reading {name!r} needs {size_text(max(size, least))}, the budget is {size_text(budget)}; "
             "read fewer rows, or give contents() a larger budget in bytes"
         )
     native = dtype.newbyteorder("=")
-    with honest(path):
+    with user_errors(path):
         values = np.asarray(fetch(first, end)) if size else np.empty(expected, native)
         if values.shape != expected:
             raise ValueError(f"{name!r} has shape {values.shape} where {expected} was declared")
@@ -94,37 +117,40 @@ def _read(
 
 
 @contextmanager
-def honest(path: Path) -> Iterator[None]:
-    """Turn whatever a library raises for a bad file into one sentence."""
+def user_errors(path: Path) -> Iterator[None]:
+    """Turn every exception that a library raises for a damaged file into a `UserError` of one sentence."""
     try:
         yield
     except UserError:
         raise
     except MemoryError:
         raise UserError(f"{path} does not fit into memory; read fewer rows, or use a machine with more") from None
-    except Exception as error:  # the libraries raise nearly every type there is
+    except Exception as error:  # libraries raise nearly any exception for a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{path} cannot be read, it is damaged or not what its name says ({reason}); get it again") from None
+        raise UserError(
+            f"{path} cannot be read, it is damaged or of another format than its name says ({reason}); get it again"
+        ) from None
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings that libraries give about odd files."""
+def without_warnings() -> Iterator[None]:
+    """Suppress the warnings of libraries about unusual files."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def library(name: str) -> Any:
-    """An optional package, loaded when a file needs it."""
+    """Import an optional package when a file needs it."""
     try:
         return import_module(name)
     except ImportError:
-        raise UserError(f"files of this kind need the package {name}; install it with `pip install {name}`") from None
+        raise UserError(f"files of this format need the package {name}; install it with `pip install {name}`") from None
 
 
 def size_text(size: float) -> str:
-    """
+    """Return a number of bytes as text.
+
     >>> size_text(3 * 2**30)
     '3 GiB'
     """

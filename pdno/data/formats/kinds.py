@@ -1,4 +1,4 @@
-"""What a file is. The content decides, not the name; a name that says something else is an error."""
+"""The format of a file, determined by its content; a suffix of another format is an error."""
 
 import re
 import zipfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import UserError, nearest
 
-__all__ = ["SUFFIXES", "kind_of", "suffix_of"]
+__all__ = ["SUFFIXES", "format_of", "suffix_of"]
 
 SUFFIXES = {
     ".npz": ("npz",),
@@ -19,9 +19,9 @@ SUFFIXES = {
     ".pth": ("torch",),
     ".zarr": ("zarr",),
 }
-"""What a file of each name may hold."""
+"""The formats that files with each suffix may have."""
 
-LOOKS = {
+DESCRIPTIONS = {
     "npz": "a NumPy archive (.npz)",
     "npy": "a NumPy array (.npy)",
     "mat v5": "a MATLAB file (.mat)",
@@ -31,12 +31,18 @@ LOOKS = {
     "torch": "a torch file (.pt)",
     "pickle": "a Python pickle, which could run code and is never opened",
     "text": "text",
-    "other": "none of the kinds that are read",
+    "other": "a file of no supported format",
 }
 
+SNIFFED = 4096  # bytes from the beginning of a file that determine its format
 
-def kind_of(path: Path) -> str:
-    """What the file is, if that fits its name."""
+
+def format_of(path: Path) -> str:
+    """Return the format of a file, if it is one of those that its suffix stands for.
+
+    Raises:
+        UserError: if there is no such file, or it has another format.
+    """
     suffix = suffix_of(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; check the name and the folder")
@@ -51,30 +57,34 @@ def kind_of(path: Path) -> str:
         return "zarr"
     if not path.is_file() or path.stat().st_size == 0:
         raise UserError(f"{path} is {'empty' if path.is_file() else 'not a regular file'}; expected a {suffix} file")
-    kind = _sniff(path)
-    if kind not in SUFFIXES[suffix]:
-        expected = " or ".join(LOOKS[kind].rsplit(" (", 1)[0] for kind in SUFFIXES[suffix])
-        raise UserError(f"{path} looks like {LOOKS[kind]}; {suffix} stands for {expected}, so rename or convert it")
-    return kind
+    file_format = _sniff(path)
+    if file_format not in SUFFIXES[suffix]:
+        expected = " or ".join(DESCRIPTIONS[each].rsplit(" (", 1)[0] for each in SUFFIXES[suffix])
+        raise UserError(
+            f"{path} looks like {DESCRIPTIONS[file_format]}; {suffix} stands for {expected}, so rename or convert it"
+        )
+    return file_format
 
 
 def suffix_of(path: Path) -> str:
+    """Return the suffix of a path, if it is that of a supported format."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{path} has the suffix {suffix or 'of no format'!r}; {nearest(suffix, SUFFIXES)}")
+        problem = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
+        raise UserError(f"{path} {problem}; {nearest(suffix, SUFFIXES)}")
     return suffix
 
 
 def _sniff(path: Path) -> str:
-    """What a file is, by its first bytes."""
+    """Return the format of a file by its first bytes, a key of DESCRIPTIONS."""
     with path.open("rb") as stream:
-        head = stream.read(4096)
+        head = stream.read(SNIFFED)
     if head.startswith(b"\x93NUMPY"):
         return "npy"
     if head.startswith(b"PK"):
         with zipfile.ZipFile(path) as archive:
             return "torch" if any(name.split("/")[-1] == "data.pkl" for name in archive.namelist()) else "npz"
-    for start in (0, 512, 1024, 2048):  # HDF5 allows a block of the user's in front
+    for start in (0, 512, 1024, 2048):  # HDF5 allows a user block before its signature
         if head.startswith(b"\x89HDF\r\n\x1a\n", start):
             return "mat v7.3" if head.startswith(b"MATLAB 7.3") else "hdf5"
     if head.startswith((b"CDF\x01", b"CDF\x02")):

@@ -1,4 +1,4 @@
-"""MATLAB's files up to v7 (`mat v5`), read in a child; those of v7.3 are HDF5 and share the classes."""
+"""MATLAB files up to v7 (`mat v5`), read in a child process; those of v7.3 are HDF5 files with the same classes."""
 
 import struct
 import zlib
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..._typing import Array
 
 __all__ = ["CLASSES", "Matlab"]
 
@@ -17,6 +18,8 @@ CLASSES = {
     **{f"{sign}int{8 * size}": f"{sign or 'i'}{size}" for sign in ("", "u") for size in (1, 2, 4, 8)},
 }
 """MATLAB's numeric classes and their dtypes."""
+COMPRESSED = 15  # type of an element that is compressed
+COMPLEX = 0x800  # flag of a complex array
 
 
 class Matlab:
@@ -30,6 +33,7 @@ class Matlab:
         limit()
 
     def listing(self) -> dict[str, Any]:
+        """Return name, shape and dtype of all arrays, and notes on what is skipped."""
         entries, notes = [], []
         variables = self.io.whosmat(self.path, appendmat=False)
         for (name, shape, mclass), is_complex in zip(variables, self._complex(), strict=True):
@@ -39,18 +43,19 @@ class Matlab:
                 entries.append((name, [int(n) for n in shape], CLASSES[mclass]))
         return {"entries": entries, "notes": notes}
 
-    def values(self, name: str, first: int, end: int) -> NDArray[Any]:
+    def values(self, name: str, first: int, end: int) -> Array:
+        """Return rows of an array."""
         values = self.io.loadmat(self.path, appendmat=False, variable_names=[name], mat_dtype=True)[name]
         return np.asarray(values[first:end], order="C")
 
     def _complex(self) -> Iterator[bool]:
-        """Whether each variable is complex, which whosmat does not say: the flags are the first thing of an element."""
+        """Yield whether each variable is complex, by the flags at the beginning of its element; whosmat does not return it."""
         with open(self.path, "rb") as stream:
             order = "<" if stream.read(128)[126:] == b"IM" else ">"
             while len(tag := stream.read(8)) == 8:
                 (kind, size), place = struct.unpack(f"{order}II", tag), stream.tell()
                 start = stream.read(min(size, 4096))
-                if kind == 15:  # compressed, with a tag of its own inside
+                if kind == COMPRESSED:  # with a tag of its own inside
                     start = zlib.decompressobj().decompress(start, 64)[8:]
-                yield bool(struct.unpack(f"{order}I", start[8:12])[0] & 0x800)
+                yield bool(struct.unpack(f"{order}I", start[8:12])[0] & COMPLEX)
                 stream.seek(place + size)

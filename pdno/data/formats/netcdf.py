@@ -1,6 +1,6 @@
-"""netCDF-3, and the conventions that netCDF-4 shares with it: marks for "missing", bytes that stand for bool.
+"""netCDF-3, and the conventions that it shares with netCDF-4: fill values for missing values, bytes for bool.
 
-A netCDF-3 file is mapped into memory, so that only what is copied is read. A netCDF-4 file is one of HDF5 and read by `hdf5`.
+A netCDF-3 file is mapped into memory, so that only the copied rows are read. A netCDF-4 file is an HDF5 file, see `hdf5`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .entry import Found, quiet
+from ..._typing import Array
+from .entry import Listing, without_warnings
 
 __all__ = ["fill_values", "filled", "is_bool", "list_netcdf3", "text"]
 
@@ -21,21 +21,22 @@ __all__ = ["fill_values", "filled", "is_bool", "list_netcdf3", "text"]
 def _netcdf3(path: Path) -> Iterator[Any]:
     from scipy.io import netcdf_file
 
-    with quiet(), netcdf_file(path, "r", mmap=True) as file:
+    with without_warnings(), netcdf_file(path, "r", mmap=True) as file:
         yield file
 
 
-def list_netcdf3(found: Found) -> None:
-    with _netcdf3(found.path) as file:
+def list_netcdf3(listing: Listing) -> None:
+    """List the arrays of a netCDF-3 file."""
+    with _netcdf3(listing.path) as file:
         for name, variable in file.variables.items():
             attrs, shape, dtype = dict(variable._attributes), tuple(variable.shape), variable.data.dtype
             fill = fill_values(attrs, dtype)
             dtype = np.dtype(bool) if is_bool(attrs, dtype) else dtype
-            found.add(name, shape, dtype, partial(_fetch_netcdf3, found.path, name, fill), tuple(variable.dimensions))
-            del variable  # the map cannot be closed while anything looks into it
+            listing.add(name, shape, dtype, partial(_fetch_netcdf3, listing.path, name, fill), tuple(variable.dimensions))
+            del variable  # the map cannot be closed while anything refers to it
 
 
-def _fetch_netcdf3(path: Path, name: str, fill: tuple[float, ...], first: int, end: int) -> NDArray[Any]:
+def _fetch_netcdf3(path: Path, name: str, fill: tuple[float, ...], first: int, end: int) -> Array:
     with _netcdf3(path) as file:
         data = file.variables[name].data
         values = np.array(data[first:end] if data.ndim else data)
@@ -44,21 +45,23 @@ def _fetch_netcdf3(path: Path, name: str, fill: tuple[float, ...], first: int, e
 
 
 def text(attribute: Any) -> str:
+    """Return an attribute as text."""
     return attribute.decode("latin1") if isinstance(attribute, bytes) else str(attribute)
 
 
 def is_bool(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
-    """netCDF has no bool; xarray, and `write`, store bytes and say so in an attribute."""
+    """Return whether a variable is bool: netCDF has none; xarray and `write` store bytes with an attribute."""
     return dtype.kind in "iu" and dtype.itemsize == 1 and text(attrs.get("dtype", "")) == "bool"
 
 
 def fill_values(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[float, ...]:
-    """The values that stand for "missing" in a float variable."""
-    marks = [np.ravel(attrs[key]) for key in ("_FillValue", "missing_value") if dtype.kind == "f" and key in attrs]
-    return tuple(float(x) for mark in marks if mark.dtype.kind in "iuf" for x in mark)
+    """Return the values that mark missing values of a float variable."""
+    declared = [np.ravel(attrs[key]) for key in ("_FillValue", "missing_value") if dtype.kind == "f" and key in attrs]
+    return tuple(float(x) for values in declared if values.dtype.kind in "iuf" for x in values)
 
 
-def filled(values: NDArray[Any], fill: Sequence[float]) -> NDArray[Any]:
+def filled(values: Array, fill: Sequence[float]) -> Array:
+    """Return values with NaN in place of the fill values."""
     if not fill:
         return values
     return np.where(np.isin(values, np.array(fill, values.dtype)), values.dtype.type(np.nan), values)

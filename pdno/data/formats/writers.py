@@ -1,30 +1,36 @@
-"""Writing arrays in each of the formats, whole or not at all."""
+"""Write arrays in each of the formats, completely or not at all."""
 
-import os
 import re
-import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._typing import Array
 from ...errors import UserError
+from ...work.files import replacing
 from .entry import library, size_text
 from .kinds import suffix_of
 
 __all__ = ["write"]
 
-Arrays = Mapping[str, NDArray[Any]]
-Names = Mapping[str, tuple[str, ...]]
+Arrays = Mapping[str, Array]
+Names = Mapping[str, tuple[str, ...]]  # of the axes, by array
+
+CHUNK_BYTES = 2**21  # of a chunk of a Zarr array, at least one row
 
 
 def write(path: str | Path, arrays: Arrays, dims: Names | None = None) -> None:
-    """Write arrays in the format that the suffix names, whole or not at all; an existing file is never overwritten.
+    """Write arrays in the format of the suffix, completely or not at all; an existing file is never overwritten.
 
-    `dims` names axes; only HDF5, netCDF and Zarr keep the names.
+    Args:
+        path: of the file.
+        arrays: by name; bool, integer or real.
+        dims: names of the axes by array, which HDF5, netCDF and Zarr store.
+
+    Raises:
+        UserError: if the file exists, cannot be written, or cannot represent the arrays.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -37,29 +43,15 @@ def write(path: str | Path, arrays: Arrays, dims: Names | None = None) -> None:
     for name, axes in names.items():
         if name in plain and len(axes) != plain[name].ndim:
             raise UserError(f"{name!r} has {plain[name].ndim} axes and the dims {axes}; give one name for each axis")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        WRITERS[suffix](partial, plain, names)
-        _to_disk(partial)
-        os.replace(partial, path)
+        with replacing(path, sync=True) as partial:
+            WRITERS[suffix](partial, plain, names)
     except OSError as error:
-        raise UserError(f"{path} could not be written ({error}); nothing was left behind, choose another place") from None
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+        raise UserError(f"{path} could not be written ({error}); nothing was left behind, choose another folder") from None
 
 
-def _to_disk(path: Path) -> None:
-    """Have the system write down what it still holds, so that the new name never stands for half a file."""
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        if file.is_file():
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-
-
-def _checked(path: Path, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """The arrays, native and in C order, if each of them has a type and a name that a file can have."""
+def _checked(path: Path, arrays: Arrays) -> dict[str, Array]:
+    """Return the arrays, native and in C order, if the file can represent their types and names."""
     if not arrays:
         raise UserError(f"no arrays were given to write to {path}; give at least one")
     if path.suffix.lower() == ".npy" and len(arrays) > 1:
@@ -76,7 +68,7 @@ def _checked(path: Path, arrays: Arrays) -> dict[str, NDArray[Any]]:
         if any(part in ("", ".", "..") or part.startswith("__") for part in name.split("/")) or "\\" in name:
             raise UserError(f"{name!r} cannot be the name of an array; write 'name' or 'group/name'")
         if any(other.startswith(f"{name}/") for other in arrays):
-            raise UserError(f"{name!r} is the name of an array and of a group; rename one")
+            raise UserError(f"{name!r} is the name of an array and of a group; rename one of them")
         plain[name] = values.astype(values.dtype.newbyteorder("="), copy=False)
     return plain
 
@@ -88,7 +80,7 @@ def _write_npy(path: Path, arrays: Arrays, dims: Names) -> None:
 
 
 def _write_npz(path: Path, arrays: Arrays, dims: Names) -> None:
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:  # np.savez cannot write an array called 'file'
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:  # np.savez cannot write an array named 'file'
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, values, allow_pickle=False)
@@ -121,14 +113,14 @@ def _write_netcdf(path: Path, arrays: Arrays, dims: Names) -> None:
                 if axis not in file.dimensions:
                     file.dimensions[axis] = size
         for name, values in arrays.items():
-            is_bool = values.dtype == bool  # netCDF has none: bytes with xarray's mark
+            is_bool = values.dtype == bool  # netCDF has none: bytes with the attribute of xarray
             variable = file.create_variable(name, named[name], data=values.astype(np.int8) if is_bool else values)
             if is_bool:
                 variable.attrs["dtype"] = "bool"
 
 
 def _axes(arrays: Arrays, dims: Names) -> dict[str, tuple[str, ...]]:
-    """A name for every axis, where a name has one length: dim_0, …, or dim_0_128 if arrays differ along the first axis."""
+    """Return names for all axes, each of one length: dim_0, …, or dim_0_128 where first axes have different lengths."""
     lengths: dict[str, int] = {}
     named = {}
     sizes = [{a.shape[i] for n, a in arrays.items() if n not in dims and a.ndim > i} for i in range(64)]
@@ -137,7 +129,9 @@ def _axes(arrays: Arrays, dims: Names) -> dict[str, tuple[str, ...]]:
         named[name] = dims.get(name, default)
         for axis, size in zip(named[name], values.shape, strict=True):
             if lengths.setdefault(axis, size) != size:
-                raise UserError(f"the axis {axis!r} of {name!r} has length {size}, elsewhere {lengths[axis]}; name them apart")
+                raise UserError(
+                    f"the axis {axis!r} of {name!r} has length {size}, elsewhere {lengths[axis]}; give them different names"
+                )
     return named
 
 
@@ -159,15 +153,17 @@ def _write_zarr(path: Path, arrays: Arrays, dims: Names) -> None:
             dtype=values.dtype,
             compressors=[ZstdCodec(level=3, checksum=True)],
             dimension_names=dims.get(name),
-            config={"write_empty_chunks": True},  # a chunk that is not there is a chunk that was lost
+            config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is detected
         )
         array[...] = values
 
 
-def _chunks(values: NDArray[Any]) -> tuple[int, ...]:
-    """Rows that make up 2 MiB or so."""
-    row = max(1, values[:1].nbytes) if values.ndim else 1
-    return tuple(max(1, n) for n in (min(len(values), max(1, 2**21 // row)), *values.shape[1:])) if values.ndim else ()
+def _chunks(values: Array) -> tuple[int, ...]:
+    """Return the shape of chunks of whole rows."""
+    if not values.ndim:
+        return ()
+    rows = max(1, CHUNK_BYTES // max(1, values[:1].nbytes))
+    return tuple(max(1, n) for n in (min(len(values), rows), *values.shape[1:]))
 
 
 WRITERS: dict[str, Callable[[Path, Arrays, Names], None]] = {

@@ -1,4 +1,4 @@
-"""Zarr is a folder of chunks: no link may lead out of it, and a missing chunk must not read as the fill value."""
+"""Zarr, a folder of chunks: links out of the folder are refused, and so are missing chunks, which would read as fill values."""
 
 import json
 import math
@@ -8,30 +8,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._typing import Array
 from ...errors import UserError
-from .entry import Found, quiet
+from .entry import Listing, without_warnings
 
 __all__ = ["list_zarr"]
 
-CODECS = {"blosc", "bytes", "bz2", "crc32c", "delta", "gzip", "lz4", "lzma", "sharding_indexed", "shuffle", "transpose"} | {
-    *("zlib", "zstd", "adler32", "crc32", "endian")
+CODECS = {
+    *("adler32", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta", "endian", "gzip", "lz4", "lzma", "sharding_indexed"),
+    *("shuffle", "transpose", "zlib", "zstd"),
 }
 """Zarr codecs that only move or compress bytes; others (one is called pickle) are not run."""
 
 
-def list_zarr(found: Found) -> None:
-    root = found.path.resolve()
+def list_zarr(listing: Listing) -> None:
+    """List the arrays of a Zarr folder."""
+    root = listing.path.resolve()
     for path in root.rglob("*"):
         _check_inside(root, path)
     for file in sorted((*root.rglob("zarr.json"), *root.rglob(".zarray"))):
         metadata = json.loads(file.read_bytes())
         if file.name == ".zarray" or metadata.get("node_type") == "array":
-            _add_zarr(found, root, file.parent.relative_to(root).as_posix().removeprefix("."), metadata)
+            _add_zarr(listing, root, file.parent.relative_to(root).as_posix().removeprefix("."), metadata)
 
 
 def _check_inside(root: Path, path: Path) -> None:
+    """Refuse links out of the folder or to folders, and anything that is neither a file nor a folder."""
     link = path.is_symlink()
     if link and (path.is_dir() or not path.resolve().is_relative_to(root)):
         raise UserError(f"{root}: {path.relative_to(root)} is a link out of the folder or to a folder; copy what it points to")
@@ -40,7 +43,7 @@ def _check_inside(root: Path, path: Path) -> None:
 
 
 def _codec_names(metadata: Any) -> Iterator[str]:
-    """Names of all codecs of an array, also of those inside shards."""
+    """Yield the names of all codecs of an array, also of those inside shards."""
     configurations = [*(metadata.get("codecs") or []), *(metadata.get("index_codecs") or []), metadata.get("compressor")]
     for codec in (*configurations, *(metadata.get("filters") or []), *(metadata.get("storage_transformers") or [])):
         if codec is not None:
@@ -48,19 +51,20 @@ def _codec_names(metadata: Any) -> Iterator[str]:
             yield from _codec_names(codec.get("configuration") or {}) if isinstance(codec, dict) else ()
 
 
-def _add_zarr(found: Found, root: Path, place: str, metadata: Any) -> None:
+def _add_zarr(listing: Listing, root: Path, place: str, metadata: Any) -> None:
+    """Add the array at a path inside the folder."""
     import zarr
 
-    name = place or found.path.stem
-    strange = [codec for codec in _codec_names(metadata) if codec.removeprefix("numcodecs.") not in CODECS]
-    if strange:
-        return found.pass_over(name, f"is stored by the codec {strange[0]!r}, which is not run")
-    with quiet():
+    name = place or listing.path.stem
+    unsafe = [codec for codec in _codec_names(metadata) if codec.removeprefix("numcodecs.") not in CODECS]
+    if unsafe:
+        return listing.skip(name, f"is stored by the codec {unsafe[0]!r}, which is not run")
+    with without_warnings():
         try:
             array = zarr.open_array(root, path=place, mode="r")
             dtype = np.dtype(array.dtype)
-        except Exception as error:  # zarr raises nearly every type there is
-            return found.pass_over(name, f"cannot be read ({' '.join(str(error).split())[:100]})")
+        except Exception as error:  # zarr raises nearly any exception for a damaged array
+            return listing.skip(name, f"cannot be read ({' '.join(str(error).split())[:100]})")
     names: Any = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS") or ()
     dims = tuple(map(str, names)) if len(names) == array.ndim and None not in names else None
     outer = array.shards or array.chunks
@@ -68,18 +72,18 @@ def _add_zarr(found: Found, root: Path, place: str, metadata: Any) -> None:
     files = (path for path in (root / place).rglob("*") if path.is_file())
     missing = expected - sum(1 for path in files if path.name != "zarr.json" and not path.name.startswith("."))
     fetch = partial(_fetch_zarr, root, place, missing)
-    found.add(name, tuple(array.shape), dtype, fetch, dims, math.prod(outer) * dtype.itemsize)
+    listing.add(name, tuple(array.shape), dtype, fetch, dims, math.prod(outer) * dtype.itemsize)
     return None
 
 
-def _fetch_zarr(root: Path, place: str, missing: int, first: int, end: int) -> NDArray[Any]:
+def _fetch_zarr(root: Path, place: str, missing: int, first: int, end: int) -> Array:
     import zarr
 
     if missing > 0:
         raise UserError(
-            f"{root}: {missing} chunks of {place or 'the array'} are missing; get them, or write it again with all its chunks "
-            "(zarr leaves out chunks that hold the fill value only, unless write_empty_chunks is set)"
+            f"{root}: {missing} chunks of {place or 'the array'} are missing; get them, or write it again with all chunks "
+            "(zarr omits chunks that only contain the fill value, unless write_empty_chunks is set)"
         )
-    with quiet():
+    with without_warnings():
         array = zarr.open_array(root, path=place, mode="r")
         return np.asarray(array[first:end] if array.ndim else array[()])

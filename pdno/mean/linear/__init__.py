@@ -1,4 +1,4 @@
-"""Ridge regression, and what belongs to it."""
+"""Ridge regression on selected features."""
 
 from .linear import Linear
 

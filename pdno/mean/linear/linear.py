@@ -1,34 +1,38 @@
-r"""Affine maps from the numbers that describe an input to the output, and how much of them the data can tell.
+r"""Affine maps from features of an input to the output, whose features and penalties are selected by cross-validation.
 
     m(a) = b + Bᵀφ(x),
 
-φ being the values of a and the scalars, or their logarithms, and products of their leading components
-(`pdno.mean.linear.features`). B is found by ridge regression in modes of the output (`pdno.mean.linear.ridge`) or, where few
-numbers matter to each output, by least squares on those alone (`pdno.mean.linear.sparse`). Cross-validation decides on all of
-it: generalised for logarithms, products and modes, with one fold in five held out for the last.
+where φ are the values of a and the scalars, or their logarithms, and products of their leading components
+(`pdno.mean.linear.features`). B is estimated by ridge regression in modes of the output (`pdno.mean.linear.ridge`) or, if few
+inputs matter to each output, by least squares on those alone (`pdno.mean.linear.sparse`). Generalised cross-validation selects
+logarithms, products, the basis of modes and penalties; the sparse map is compared on one fold of five.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._typing import Array, Floats, Ints, Mask
+from ...data.pairs import Pairs
+from ...data.split import folds
 from ...draw import generator
 from ...errors import UserError, nearest
-from ..base import Array, Mean, checked, folds, inputs
+from ...learning.budget import Terms
+from ...work.state import State
+from ..base import Mean, checked, inputs, refitted
+from ..reuse import Reusable
 from .features import Features
-from .ridge import BASES, EXACT, FINEST, Affine, Ridge, variance_left
+from .ridge import BASES, EXACT, FINEST, Affine, Ridge, relative_error
 from .sparse import sparse_map
 
 __all__ = ["Linear"]
 
 Auto = Literal["auto"]
-Choice = tuple[Features, Ridge]
-Sparse = tuple[Features, Affine, float]  # and its score
 
-TRIAL = 2048  # pairs that choose features, if pairs and numbers both are more
+MOST_PAIRS = 2048  # that select features, if there are more pairs and more inputs than that
+FOLDS = 5  # of which one is held out to compare a sparse map with ridge regression
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "log": (True, False, "auto"),
     "degree": (1, 2, "auto"),
@@ -37,19 +41,34 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 
 
+class Fit(NamedTuple):
+    """Features and the ridge regression on them."""
+
+    features: Features
+    ridge: Ridge
+
+
+class Sparse(NamedTuple):
+    """Features, the sparse map of them, and its score, see `Linear`."""
+
+    features: Features
+    map: Affine
+    score: float
+
+
 class Linear(Mean):
-    """Ridge regression, and what belongs to it.
+    """Ridge regression on selected features, or sparse least squares.
 
     Args:
         log: take logarithms of channels and scalars that are positive; "auto" if that is better.
         degree: 1 for an affine map, 2 with squares and products of the leading components; "auto" if that is better.
-        smooth: basis of the outputs, "cosines" or "polynomials", or False for none; "auto" takes the best of the three.
-        sparse: look for the few numbers that matter to each output; "auto" if that is better, True wherever there are few.
-        penalty: λ, for inputs of unit variance, of all modes; "auto" by generalised cross-validation for each band of modes.
-        components: leading components whose products are taken, as far as products are fewer than half the pairs.
+        smooth: basis of the outputs, "cosines" or "polynomials", or False for none; "auto" selects the best of the three.
+        sparse: use only the few inputs that matter to each output; "auto" if that is better, True wherever there are few.
+        penalty: λ of all modes, for inputs of unit variance; "auto" by generalised cross-validation for each band of modes.
+        components: maximum number of leading components whose products are taken; products are fewer than half the pairs.
 
-    Once it has learned, `score` is the cross-validated mean square error over the variance of the outputs, noise included;
-    `logged`, `products`, `basis`, `penalties` and `is_sparse` say what was chosen, and `describe` says so in words.
+    After training, `score` is the cross-validated mean square error relative to the variance of the outputs, noise included;
+    `logged`, `products`, `basis`, `penalties` and `is_sparse` are what was selected, and `describe` puts it into words.
 
     Good values: the defaults. 10,000 pairs of 256 values take three seconds on one core, 1000 of 64² take six.
 
@@ -75,15 +94,18 @@ class Linear(Mean):
         for key, allowed in ALLOWED.items():
             value = getattr(self, key)
             if not any(value == each and type(value) is type(each) for each in allowed):
-                raise UserError(f"{key} = {value!r} is not a choice; {nearest(str(value), map(str, allowed))}")
+                raise UserError(f"{key} = {value!r} is unknown; {nearest(str(value), map(str, allowed))}")
         if penalty != "auto" and not (_is(penalty, int | float) and 0 <= float(penalty) < np.inf):
-            raise UserError(f"penalty = {penalty!r}: expected a number that is not negative, or 'auto'")
+            raise UserError(f"penalty = {penalty!r}: expected a non-negative number or 'auto'")
         if not _is(components, int) or components < 1:
-            raise UserError(f"components = {components!r}: expected a whole number of at least one")
+            raise UserError(f"components = {components!r}: expected a positive integer")
         self._features: Features | None = None
+        self._reusable: Reusable | None = None  # leave-one-out residuals of the training pairs
 
-    def fit(self, a: Array, u: Array, scalars: Array | None = None, seed: int = 0) -> Self:
-        features, ridge, sparse = self._learn(a, u, scalars, seed)
+    def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
+        given = (pairs.a, pairs.filled, pairs.scalars, terms.seed)
+        (features, ridge), sparse = self._select(*given)
+        self._reusable = Reusable.of(None if sparse else ridge.left_out(), *given)
         self._features, self._map, self.score = sparse or (features, ridge.affine(), ridge.score)
         self.basis = "nodes" if sparse else ridge.basis
         self.penalties = np.zeros(0) if sparse else ridge.penalty
@@ -91,32 +113,42 @@ class Linear(Mean):
         return self
 
     def __call__(self, a: Array, scalars: Array | None = None) -> Array:
-        if self._features is None:
-            raise UserError("this linear mean has not learned yet; call fit(a, u) or restore(arrays) first")
-        x, expected = inputs(a, scalars), len(self._features.scale)
+        features = self._trained()
+        x, expected = inputs(a, scalars), len(features.scale)
         if x.shape[1] != expected:
             raise UserError(
-                f"inputs have {x.shape[1]} numbers each, expected {expected} as in learning; give the same channels and "
-                "scalars on the same grid"
+                f"an input has {x.shape[1]} values, expected {expected} as in training; give the same channels and scalars on "
+                "the same grid"
             )
-        return self._map(self._features(x)).reshape(len(x), *self._shape)
+        return self._map(features(x)).reshape(len(x), *self._shape)
 
     def residuals(
         self,
         a: Array,
         u: Array,
         scalars: Array | None = None,
-        group: NDArray[np.integer] | None = None,
+        group: Ints | None = None,
         count: int = 5,
         seed: int = 0,
     ) -> Array:
-        """Of each pair by the fit to all others, in closed form; by folds if pairs have groups or the map is sparse."""
+        """Return leave-one-out residuals, in closed form; those of folds if pairs have groups or the map is sparse.
+
+        On the training pairs the closed form is the one that `learn` computed.
+        """
         if group is None or len(np.unique(group)) == len(group):
-            _, ridge, sparse = self._learn(a, u, scalars, seed)
-            found = None if sparse else ridge.left_out()
-            if found is not None:
-                return found
-        return super().residuals(a, u, scalars, group, count, seed)
+            closed = self._leave_one_out(a, u, scalars, seed)
+            if closed is not None:
+                return closed
+        return refitted(self, a, u, scalars, group, count, seed)
+
+    def _leave_one_out(self, a: Array, u: Array, scalars: Array | None, seed: int) -> Array | None:
+        """Return leave-one-out residuals; None if they have no closed form."""
+        reusable = self._reusable
+        if reusable is not None and reusable.fits(a, u, scalars, seed):
+            self._reusable = None  # it takes as much memory as u
+            return None if reusable.values is None else reusable.values.copy()
+        (_, ridge), sparse = self._select(a, u, scalars, seed)
+        return None if sparse else ridge.left_out()
 
     @property
     def logged(self) -> bool:
@@ -125,112 +157,121 @@ class Linear(Mean):
 
     @property
     def products(self) -> int:
-        """Leading components whose products are taken, 0 for an affine map."""
+        """Number of leading components whose products are taken; 0 for an affine map."""
         return 0 if self._features is None else self._features.leading.shape[1]
 
     @property
     def is_sparse(self) -> bool:
-        """Whether few numbers matter to each output."""
+        """Whether few inputs matter to each output."""
         return self._features is not None and not len(self.penalties)
 
     def describe(self) -> str:
-        """What was chosen, in a sentence."""
+        """Describe the selected features and penalties in a sentence."""
         if self._features is None:
-            return "A linear mean that has not learned yet."
-        number = len(self._features.scale)
+            return "A linear mean that has not been trained."
+        values = len(self._features.scale)
         if self.is_sparse:
             used = np.count_nonzero(self._map.modes) / self._map.modes.shape[1]
-            how = f"Least squares on the {used:.1f} of {number} inputs that matter to an output, on average"
+            text = f"Least squares on {used:.1f} of {values} inputs for each output, on average"
         else:
             least, most = self.penalties.min(), self.penalties.max()
-            how = f"Ridge regression on {number} inputs with a penalty "
-            how += f"of {least:.1g}" if least == most else f"from {least:.1g} to {most:.1g}"
-            how += "" if self.basis == "nodes" else f" by bands of {self.basis} of the output"
-        how += ", logarithms of positive inputs" if self.logged else ""
-        how += f", products of {self.products} leading components" if self.products else ""
-        left = f"leaves {self.score:.3g} of the outputs' variance" if np.isfinite(self.score) else "has too few pairs"
-        return f"{how}; cross-validation {left}."
+            text = f"Ridge regression on {values} inputs with a penalty "
+            text += f"of {least:.1g}" if least == most else f"from {least:.1g} to {most:.1g}"
+            text += "" if self.basis == "nodes" else f" by bands of {self.basis} of the output"
+        text += ", logarithms of positive inputs" if self.logged else ""
+        text += f", products of {self.products} leading components" if self.products else ""
+        if not np.isfinite(self.score):
+            return f"{text}; there are too few pairs for cross-validation."
+        return f"{text}; the cross-validated mean square error is {self.score:.3g} of the outputs' variance."
 
-    def settings(self) -> dict[str, Any]:
+    def state(self) -> State:
+        features = self._trained()
         penalty = self.penalty if self.penalty == "auto" else float(self.penalty)
-        return {**{key: getattr(self, key) for key in ALLOWED}, "penalty": penalty, "components": self.components}
-
-    def arrays(self) -> dict[str, Array]:
-        if self._features is None:
-            raise UserError("this linear mean has learned nothing that could be saved; call fit(a, u) first")
-        found = {field.name: getattr(part, field.name) for part in (self._features, self._map) for field in fields(part)}
+        settings = {**{key: getattr(self, key) for key in ALLOWED}, "penalty": penalty, "components": self.components}
+        arrays = {field.name: getattr(part, field.name) for part in (features, self._map) for field in fields(part)}
         shape, basis = np.array(self._shape, dtype=np.float64), np.array([BASES.index(self.basis)], dtype=np.float64)
-        return {**found, "shape": shape, "basis": basis, "penalties": self.penalties, "score": np.array([self.score])}
+        arrays |= {"shape": shape, "basis": basis, "penalties": self.penalties, "score": np.array([self.score])}
+        return State(settings, arrays)
 
-    def restore(self, arrays: Mapping[str, Array]) -> Self:
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what `state` returned.
+
+        Raises:
+            UserError: if arrays are missing.
+        """
         parts = [[field.name for field in fields(part)] for part in (Features, Affine)]
         names = [*parts[0], *parts[1], "shape", "basis", "penalties", "score"]
-        if missing := [name for name in names if name not in arrays]:
+        if missing := [name for name in names if name not in state.arrays]:
             raise UserError(f"arrays {missing} of a linear mean are missing, expected {names}; save it again")
-        new = {name: np.array(arrays[name], dtype=np.float64) for name in names}
-        self._features = Features(**{name: new[name] for name in parts[0]})
-        self._map = Affine(**{name: new[name] for name in parts[1]})
-        self._shape, self.basis = tuple(map(int, new["shape"])), BASES[int(new["basis"][0])]
-        self.penalties, self.score = new["penalties"], float(new["score"][0])
-        return self
+        new, arrays = cls(**state.settings), {name: np.array(state.arrays[name], dtype=np.float64) for name in names}
+        new._features = Features(**{name: arrays[name] for name in parts[0]})
+        new._map = Affine(**{name: arrays[name] for name in parts[1]})
+        new._shape, new.basis = tuple(map(int, arrays["shape"])), BASES[int(arrays["basis"][0])]
+        new.penalties, new.score = arrays["penalties"], float(arrays["score"][0])
+        return new
 
-    def _learn(self, a: Array, u: Array, scalars: Array | None, seed: int) -> tuple[Features, Ridge, Sparse | None]:
-        """Features and fit, chosen by a part of the pairs where all are too many; and a sparse map if that is better."""
+    def _trained(self) -> Features:
+        if self._features is None:
+            raise UserError("this linear mean has not been trained; call fit(a, u) first")
+        return self._features
+
+    def _select(self, a: Array, u: Array, scalars: Array | None, seed: int) -> tuple[Fit, Sparse | None]:
+        """Return the best ridge regression, and the sparse map if that is better; some of many pairs select the features."""
         a, u, s = checked(a, u, scalars)
         if not (x := inputs(a, s)).shape[1]:
             raise UserError("inputs have neither values nor scalars; give at least one of them")
         group = np.repeat(np.arange(a.shape[1]), int(np.prod(a.shape[2:])))
-        group = np.append(group, a.shape[1] + np.arange(x.shape[1] - len(group)))  # a channel, or a scalar
+        group = np.append(group, a.shape[1] + np.arange(x.shape[1] - len(group)))  # number of the channel or scalar
         logarithms = self._logarithms(x, group)
-        if min(x.shape) > TRIAL:
-            rows = np.sort(generator(seed, "linear", 0).permutation(len(x))[:TRIAL])
-            best = self._best([self._choose(x[rows], u[rows], group, logarithms)[0]], x, u)
+        if min(x.shape) > MOST_PAIRS:
+            rows = np.sort(generator(seed, "linear", 0).permutation(len(x))[:MOST_PAIRS])
+            best = self._fit(self._select_features(x[rows], u[rows], group, logarithms).features, x, u)
         else:
-            best = self._choose(x, u, group, logarithms)
-        wanted = self.sparse is True or (self.sparse == "auto" and best[1].score > EXACT)
-        return *best, self._sparse(*best, x, u, seed) if wanted else None
+            best = self._select_features(x, u, group, logarithms)
+        wanted = self.sparse is True or (self.sparse == "auto" and best.ridge.score > EXACT)
+        return best, self._sparse(best, x, u, seed) if wanted else None
 
-    def _choose(self, x: Array, u: Array, group: NDArray[np.intp], logarithms: list[NDArray[np.bool_]]) -> Choice:
-        """The best of logarithms or none, with products or without, each in its best basis; then of their other weights."""
-        found: list[tuple[Choice, list[Features]]] = []
+    def _select_features(self, x: Floats, u: Floats, group: NDArray[np.intp], logarithms: list[Mask]) -> Fit:
+        """Return the best fit with and without logarithms and products; then other weights of its products are tried."""
+        candidates: list[tuple[Fit, list[Features]]] = []
         for logged in logarithms:
-            plain = self._best([Features.of(x, group, logged)], x, u)
+            plain = self._fit(Features.of(x, group, logged), x, u)
             products: list[Features] = []
-            if self.degree == 2 or (self.degree == "auto" and plain[1].score > EXACT):
-                products = list(plain[0].with_products(plain[0](x), plain[1].right[:, : self.components]))
+            if self.degree == 2 or (self.degree == "auto" and plain.ridge.score > EXACT):
+                directions = plain.ridge.right[:, : self.components]
+                products = list(plain.features.with_products(plain.features(x), directions))
             if self.degree != 2 or not products:
-                found.append((plain, []))
+                candidates.append((plain, []))
             if products:
-                found.append((self._best(products[:1], x, u), products[1:]))
-            if plain[1].score < EXACT:
+                candidates.append((self._fit(products[0], x, u), products[1:]))
+            if plain.ridge.score < EXACT:
                 break
-        best, others = min(found, key=lambda each: each[0][1].score)
-        return self._best(others, x, u, best)
-
-    def _best(self, features: Sequence[Features], x: Array, u: Array, best: Choice | None = None) -> Choice:
-        """Those of least score, best being one of them; nothing is tried after one that is exact."""
-        for each in features:
-            if best is None or best[1].score > EXACT:
-                ridge = Ridge.of(each(x), u, self._bases(u.shape[2:]), self._penalty)
-                best = (each, ridge) if best is None or ridge.score < best[1].score else best
-        assert best is not None
+        best, others = min(candidates, key=lambda each: each[0].ridge.score)
+        for features in others:
+            if best.ridge.score > EXACT:
+                fit = self._fit(features, x, u)
+                best = fit if fit.ridge.score < best.ridge.score else best
         return best
 
-    def _sparse(self, features: Features, ridge: Ridge, x: Array, u: Array, seed: int) -> Sparse | None:
-        """The sparse map, if it predicts a fold held out better than ridge regression does, or is asked for."""
-        plain, flat = features.plain(), u.reshape(len(u), -1)
+    def _fit(self, features: Features, x: Floats, u: Floats) -> Fit:
+        return Fit(features, Ridge.of(features(x), u, self._bases(u.shape[2:]), self._penalty))
+
+    def _sparse(self, fit: Fit, x: Floats, u: Floats, seed: int) -> Sparse | None:
+        """Return the sparse map, if it predicts a held-out fold better than ridge regression does, or was requested."""
+        plain, flat = fit.features.plain(), u.reshape(len(u), -1)
         y = plain(x)
-        found = sparse_map(y, flat)
-        if found is None:
+        whole = sparse_map(y, flat)
+        if whole is None:
             return None
-        kept, left = next(folds(len(x), 5, seed=seed))
+        kept, left = next(folds(len(x), FOLDS, seed=seed))
         trial = sparse_map(y[kept], flat[kept])
         if trial is None:
             return None
-        rival = Ridge.of(features(x[kept]), u[kept], (ridge.basis,), self._penalty).affine()
-        guesses = (trial(y[left]), rival(features(x[left])))
-        ours, theirs = (variance_left(guess.reshape(u[left].shape), u[left]) for guess in guesses)
-        return None if self.sparse == "auto" and ours >= theirs else (plain, found, ours)
+        ridge = Ridge.of(fit.features(x[kept]), u[kept], (fit.ridge.basis,), self._penalty).affine()
+        predictions = (trial(y[left]), ridge(fit.features(x[left])))
+        error, of_ridge = (relative_error(each.reshape(u[left].shape), u[left]) for each in predictions)
+        return None if self.sparse == "auto" and error >= of_ridge else Sparse(plain, whole, error)
 
     @property
     def _penalty(self) -> float | None:
@@ -241,13 +282,13 @@ class Linear(Mean):
             return BASES if max(grid, default=1) <= FINEST else BASES[:2]
         return (self.smooth or "nodes",)
 
-    def _logarithms(self, x: Array, group: NDArray[np.intp]) -> list[NDArray[np.bool_]]:
-        """Of which numbers to try them: of none; of channels and scalars that are positive, with three values or more."""
+    def _logarithms(self, x: Floats, group: NDArray[np.intp]) -> list[Mask]:
+        """Return the masks of values whose logarithms are tried: none, and those of positive channels and scalars."""
         parts, none = [x[:, group == g] for g in range(group.max() + 1)], np.zeros(len(group), dtype=bool)
         positive = np.array([(part > 0).all() for part in parts])
         if self.log is True and not positive.all():
-            raise UserError(f"log = True, but inputs have values down to {x.min():g}; choose log='auto' or log=False")
-        if self.log == "auto":  # of two values, logarithms are an affine map
+            raise UserError(f"log = True, but inputs have values down to {x.min():g}; set log='auto' or log=False")
+        if self.log == "auto":  # for inputs with two different values, the logarithm is an affine map
             positive &= np.array([((part > part.min()) & (part < part.max())).any() for part in parts])
         if self.log is False or not positive.any():
             return [none]

@@ -1,26 +1,27 @@
-r"""Maps of few coefficients: least squares, then on those inputs alone that it finds significant.
+r"""Sparse maps: least squares on all inputs, then on those inputs alone that are significant.
 
     b_j = (ΦᵀΦ)⁻¹ Φᵀu_j,        S_j = {i: b_ij² > 2 log(pq) · σ_j² (ΦᵀΦ)⁻¹_ii},        b_j ← (Φ_SᵀΦ_S)⁻¹ Φ_Sᵀu_j, S = S_j,
 
-for each of q outputs u_j with noise of variance σ_j², and p numbers, the constant being one of them. √(2 log pq) is what the
-largest of pq standard normals hardly exceeds, so that next to nothing is kept by chance. A number dropped in error costs some
-2 log(pq) σ²/n, while least squares on all cost pσ²/n. A shift by whole cells is the case in point: one of 256 matters.
+for each of q outputs u_j with noise of variance σ_j², and p inputs, one of which is the constant. The largest of pq standard
+normal variables rarely exceeds √(2 log pq), so that hardly any input is kept by chance. An input that is dropped in error costs
+about 2 log(pq) σ²/n, whereas least squares on all inputs costs pσ²/n. An example is a shift by whole cells: one input of 256
+matters to an output.
 """
 
 import numpy as np
 
-from ..base import Array
+from ..._typing import Floats
 from .ridge import Affine
 
 __all__ = ["sparse_map"]
 
-SHARE = 8  # an output that needs more than p/8 of the inputs is not sparse
+SHARE = 8  # an output that needs more than p/SHARE of the inputs is not sparse
 EPS = float(np.finfo(np.float64).eps)
-ROUNDING = 1e-10  # added to the diagonal of correlations: inputs that repeat others are insignificant, not infinite
+ROUNDING = 1e-10  # added to the diagonal of correlations, so that inputs that repeat others are insignificant, not infinite
 
 
-def sparse_map(x: Array, u: Array) -> Affine | None:
-    """The sparse map from x (sample, number) to u (sample, output), its constant included; None if outputs are not sparse."""
+def sparse_map(x: Floats, u: Floats) -> Affine | None:
+    """Return the sparse map from x (sample, input) to u (sample, output) with its constant; None if outputs are not sparse."""
     n, p = x.shape
     if n < 2 * (p + 1) or p < SHARE:
         return None
@@ -35,9 +36,9 @@ def sparse_map(x: Array, u: Array) -> Affine | None:
     significant = np.square(fit) > threshold * noise * inverse.diagonal()[:, None]
     if significant.sum() > u.shape[1] * p / SHARE:
         return None
-    found = np.zeros((p + 1, u.shape[1]))
+    b = np.zeros((p + 1, u.shape[1]))
     for j, rows in enumerate(map(np.flatnonzero, significant.T)):
-        found[rows, j] = np.linalg.solve(gram[np.ix_(rows, rows)] + ROUNDING * np.eye(len(rows)), moments[rows, j])
-    found /= np.where(norm > 0, norm, 1.0)[:, None]
-    used = np.flatnonzero(found[1:].any(axis=1))
-    return Affine(np.zeros(p), np.eye(p)[:, used], found[1:][used], found[0])
+        b[rows, j] = np.linalg.solve(gram[np.ix_(rows, rows)] + ROUNDING * np.eye(len(rows)), moments[rows, j])
+    b /= np.where(norm > 0, norm, 1.0)[:, None]
+    used = np.flatnonzero(b[1:].any(axis=1))
+    return Affine(np.zeros(p), np.eye(p)[:, used], b[1:][used], b[0])

@@ -1,0 +1,74 @@
+"""Tests whether residuals are white noise: uncorrelated between neighbouring nodes, and unrelated to the input there."""
+
+import numpy as np
+
+from .._typing import Array
+from ..data.pairs import Pairs
+
+__all__ = ["WHITE", "depends_on_input", "looks_gaussian", "neighbour_correlation"]
+
+WHITE = 0.03  # correlation of neighbouring nodes below which residuals count as white
+BINS = 20  # of values of the input
+SIGMAS = 6  # standard deviations of χ² above its mean, beyond which residuals depend on the input
+FEWEST = 100  # fields needed to distinguish a Gaussian from other distributions
+MOMENT_SIGMAS = 4  # standard errors that skewness and excess kurtosis may differ from 0
+
+
+def neighbour_correlation(residual: Array, mask: Array | None = None) -> float:
+    """Return the correlation of neighbouring nodes, the largest over the axes.
+
+    Args:
+        residual: (sample, channel, *grid); channels have equal weights.
+        mask: True where it is observed.
+    """
+    r = residual if mask is None else np.where(mask, residual, 0.0)
+    size = np.sqrt(np.mean(r**2, axis=(0, *range(2, r.ndim)), keepdims=True))
+    r = np.divide(r, size, out=np.zeros(r.shape), where=size > 0)
+    power = float(np.mean(r**2))
+    if power == 0:
+        return 0.0
+    axes = range(2, r.ndim)
+    near = [np.mean(np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)) for k in axes if r.shape[k] > 1]
+    return float(max(near, key=abs) / power) if near else 1.0
+
+
+def depends_on_input(residual: Array, pairs: Pairs, bins: int = BINS) -> bool:
+    """Test whether the mean of residuals depends on the input at the same or at a neighbouring node.
+
+    Args:
+        residual: (sample, channel, *grid).
+        pairs: whose inputs are compared. Without a test, the result is False: with a mask, or inputs on another grid.
+        bins: into which the values of the input are divided.
+    """
+    a = pairs.a
+    if a.shape[2:] != residual.shape[2:] or pairs.mask is not None:
+        return False
+    nearby = [a, *(np.roll(a, shift, axis) for axis in range(2, a.ndim) for shift in (-1, 1))]
+    for values in (x[:, c] for x in nearby for c in range(a.shape[1])):
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1]))
+        label = np.digitize(values, edges).ravel()
+        count = np.maximum(np.bincount(label, minlength=len(edges) + 1), 1)
+        for r in (residual[:, c].ravel() for c in range(residual.shape[1])):
+            between = float((np.bincount(label, r, minlength=len(count)) ** 2 / count).sum())
+            if between > (bins + SIGMAS * np.sqrt(2 * bins)) * float(np.mean(r**2)):  # quantile of χ² with this number of bins
+                return True
+    return False
+
+
+def looks_gaussian(r: Array, mask: Array | None = None) -> bool:
+    """Test whether fields look like white Gaussian noise: uncorrelated, homoscedastic, without skewness or excess kurtosis.
+
+    Third and fourth moments are averaged over each field and tested over the fields, whose nodes may be dependent.
+
+    Args:
+        r: normalised residuals, (sample, channel, *grid).
+        mask: True where they are observed; with a mask no test is made and the result is False.
+    """
+    if len(r) < FEWEST or mask is not None or abs(neighbour_correlation(r)) > WHITE:
+        return False
+    axes = tuple(range(1, r.ndim))
+    skewness, kurtosis = (r**3).mean(axis=axes), (r**4).mean(axis=axes) - 3 * np.mean(r**2) ** 2
+    size, points = (r**2).mean(axis=axes), r[0].size
+    if size.var() > 2 / points * size.mean() ** 2 * (1 + 6 / np.sqrt(len(size))):  # more than χ² with this number of nodes
+        return False
+    return all(abs(each.mean()) < MOMENT_SIGMAS * each.std(ddof=1) / np.sqrt(len(each)) for each in (skewness, kurtosis))

@@ -1,0 +1,48 @@
+"""Build residual laws from a name or a saved state. A new named law needs a file of its own and an entry here."""
+
+from typing import Any
+
+from torch import nn
+
+from ..errors import UserError, nearest
+from ..work.state import State
+from .diffused import Diffused
+from .exact import Exact
+from .gaussian import Gaussian
+from .law import ResidualLaw
+
+__all__ = ["LAWS", "check_law_name", "law_from_state"]
+
+LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Diffused)}
+
+
+def check_law_name(law: str) -> None:
+    """Check the name of a law.
+
+    Raises:
+        UserError: if there is no law of this name.
+    """
+    if not isinstance(law, str):
+        raise UserError(f"law = {law!r}: expected a name, such as 'gaussian', or a pdno.residual.ResidualLaw")
+    if law not in ("auto", *LAWS):
+        raise UserError(f"law {law!r} is unknown; {nearest(law, ('auto', *LAWS))}")
+
+
+def law_from_state(state: State, network: nn.Module | None = None, sampler: Any = None) -> ResidualLaw:
+    """Restore a law from the state that `named_state` returned.
+
+    Args:
+        state: with the name of the law.
+        network: the module for the weights of a network of your own.
+        sampler: the function, if the sampler is one of your own.
+
+    Raises:
+        UserError: if the law is not one of pdno's.
+    """
+    settings = dict(state.settings)
+    name, own = settings.pop("name"), State(settings, state.arrays, state.parts)
+    if name not in LAWS:
+        raise UserError(f"the file has a law {name!r} of your own; pass its class: pdno.load(…, law=YourLaw.from_state)")
+    if name == Diffused.name:
+        return Diffused.from_state(own, network, sampler)
+    return LAWS[name].from_state(own)  # type: ignore[no-any-return]

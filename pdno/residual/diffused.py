@@ -1,0 +1,368 @@
+r"""Residuals from a conditional diffusion: the paper's Algorithm `alg:PDNO`.
+
+    u − m(a) = t(a) S r,        r ~ q_θ(· | a)
+
+training:    minimise L_DDSM over pairs (a, r) (`eqn:DSM`); measure the denoising error e_n on held-out pairs
+sampling:    V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down to V_0 = r
+
+With the target "v" and r of unit variance, a network that predicts 0 is exact for Gaussian residuals: the network learns only
+what is not Gaussian. With a constant mean, and the normalisation of u as S, this is the paper's model.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .._typing import Array
+from ..data.pairs import Pairs
+from ..data.spaces import Spaces
+from ..diffusion.chain import Denoiser, Diffusion
+from ..diffusion.reverse import AUTO_STEPS, Reverse, denoising_error, nvlb
+from ..draw import generator
+from ..errors import UserError
+from ..evaluation.metrics import crps
+from ..learning.budget import Terms
+from ..learning.loop import Objective
+from ..learning.network import NetworkOnPairs, normalise_of
+from ..learning.normalisation import Normalise
+from ..learning.settings import Rows as BatchRows
+from ..learning.settings import Training
+from ..work.progress import progress_bar
+from ..work.state import State
+from .gaussian import Gaussian
+from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .spread import Spread
+
+__all__ = ["Diffused"]
+
+ERROR_PAIRS = 32  # smallest number of held-out pairs from which each e_n is measured
+ERROR_VALUES = 2**15  # smallest number of their values: more pairs if fields are small
+FEWEST_PAIRS = 8  # ERROR_PAIRS if time is short
+FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
+BLOCK = 32  # pairs that are denoised at once
+CHOICE_PAIRS = 512  # held-out pairs on which the law is compared with a Gaussian
+MEASURING = 0.3  # share of the remaining time for the comparison, and for e_n
+TRIED_STEPS = (5, 10, 20, 40)  # numbers of sampling steps that are compared
+STEP_PAIRS = 32  # held-out pairs for this comparison
+STEP_MEMBERS = 20  # members of each
+STEP_TOLERANCE = 1.01  # ratio of CRPS that fewer steps may cost
+
+
+class Diffused(ResidualLaw, Density):
+    """A conditional diffusion of residuals.
+
+    Args:
+        network: "auto", a name, a mapping of settings, or any module (n, v, a) ↦ prediction of the target.
+        diffusion: schedule, base distribution and target; default: cosine, white, "v".
+        reverse: settings of the reverse chain.
+        spread: S and t; default: estimated as for a Gaussian law.
+        normalise: of the network's input a.
+        training: settings of the loop.
+        search_steps: whether steps="auto" stands for the fewest steps that held-out pairs allow, or for AUTO_STEPS.
+    """
+
+    name: ClassVar[str] = "diffusion"
+    call_values: ClassVar[int] = 2**13
+    call_rows: ClassVar[int] = 64
+
+    def __init__(
+        self,
+        network: str | Mapping[str, Any] | nn.Module = "auto",
+        diffusion: Diffusion | None = None,
+        reverse: Reverse | None = None,
+        *,
+        spread: Spread | None = None,
+        normalise: Normalise = "scalar",
+        training: Training | None = None,
+        search_steps: bool = True,
+    ) -> None:
+        self.network, self.normalise, self.search_steps = network, normalise, search_steps
+        self.diffusion = Diffusion(target="v") if diffusion is None else diffusion
+        self.reverse = Reverse() if reverse is None else reverse
+        self.training = Training() if training is None else training
+        self.reverse.check(self.diffusion.schedule)
+        self.error: Array | None = None  # e_n, if it is needed
+        self.auto_steps = AUTO_STEPS
+        self.notes: list[str] = []
+        self._spread = spread
+
+    @property
+    def net(self) -> NetworkOnPairs:
+        """The trained network.
+
+        Raises:
+            UserError: before training.
+        """
+        if not self.networks:
+            raise UserError("this diffusion has not been trained; call learn(residuals, held_out, terms) first")
+        return self.networks[0]
+
+    @property
+    def spread(self) -> Spread:
+        """S and t.
+
+        Raises:
+            UserError: before training, if they were not given.
+        """
+        if self._spread is None:
+            raise UserError("this diffusion has not been trained; call learn(residuals, held_out, terms) first")
+        return self._spread
+
+    # Training
+
+    def with_spread(self, spread: Spread) -> Self:
+        """Use S and t of another law; return the law itself."""
+        self._spread = spread
+        return self
+
+    def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        return self.train(residuals, held_out, terms).measure(held_out, terms)
+
+    def train(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        """Train the network on normalised residuals."""
+        if self._spread is None:
+            self._spread = Gaussian().learn(residuals, held_out, terms).spread
+        self.std = self.spread.scale.std if self.spread.is_homoscedastic else None
+        pairs = self._normalised(residuals, terms.seed, "train")
+        validation = None if held_out is None else self._normalised(held_out, terms.seed, "validation")
+        elements = tuple(g.linear for g in residuals.elements)
+        spaces, normalise = Spaces.of(pairs), normalise_of((self.normalise, "none"))
+        settings: dict[str, Any] = {"normalise": normalise, "elements": elements, "time": True}
+        net = NetworkOnPairs.build(self.network, pairs, spaces, terms, **settings)
+        self.networks = (net,)
+
+        def objective(some: Pairs, purpose: str) -> Objective:
+            drawn = self._draws(net, some, terms.seed, purpose)
+            return lambda network, rows, first, step: self.diffusion.loss(network, *drawn(rows, first, step))
+
+        net.train(objective, pairs, validation, self.training, terms, {"diffusion": self.diffusion.to_json()})
+        return self
+
+    def measure(self, held_out: Residuals | None, terms: Terms) -> Self:
+        """Measure e_n on held-out residuals if the reverse variance needs it, and select the number of sampling steps."""
+        if self.reverse.variance != "analytic" or held_out is None:
+            return self
+        pairs = self._normalised(held_out, terms.seed, "validation")
+        with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
+            self.error = self.denoising_error(pairs, terms.seed, bar, terms.left_here(MEASURING))
+        if self.search_steps and self.reverse.steps == "auto":
+            self.auto_steps = self._fewest_steps(held_out, pairs, terms)
+        return self
+
+    def gain(self, gaussian: Gaussian, held_out: Residuals, terms: Terms) -> Array:
+        """Return the denoising loss of a Gaussian law minus that of this law for each held-out pair, (sample,).
+
+        If time is short, only some of the pairs are compared.
+        """
+        pairs = self._normalised(held_out, terms.seed, "validation")
+        net, gains = self.net, list[Array]()
+        drawn = self._draws(net, pairs, terms.seed, "choice")
+        limit, begin = terms.left_here(MEASURING), time.monotonic()
+
+        def gaussian_prediction(n: Tensor, v: Tensor, a: Any) -> Tensor:
+            return gaussian.optimal_prediction(self.diffusion, n, v, a)
+
+        for lo in range(0, min(len(pairs), CHOICE_PAIRS), BLOCK):
+            draws = drawn(np.arange(lo, min(lo + BLOCK, len(pairs), CHOICE_PAIRS)), lo, 0)
+            with torch.no_grad():
+                gain = self.diffusion.losses(gaussian_prediction, *draws) - self.diffusion.losses(net.module, *draws)
+            gains.append(gain.double().cpu().numpy())
+            if limit is not None and time.monotonic() - begin > limit:
+                break
+        return np.concatenate(gains)
+
+    def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
+        """Return pairs (a, r)."""
+        return residuals.pairs.with_outputs(self.spread.normalised(residuals, seed, purpose))
+
+    def _draws(self, net: NetworkOnPairs, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
+        """Return the function (rows, first, step) ↦ n, U_0, ε, a and mask.
+
+        n ~ Unif{1 … N} and ε ~ N(0, 𝒞) are functions of (seed, purpose, step, place in the batch).
+        """
+        get = net.rows(pairs, seed if purpose == "train" else None)
+        shape, law = net.spaces.u_shape, self.diffusion.law
+
+        def drawn(rows: BatchRows, first: int, step: int) -> tuple[Any, ...]:
+            a, u, mask = get(rows, first, step)
+            uniform = generator(seed, f"{purpose}/n", step).random(first + len(rows))[first:]
+            n = 1 + torch.as_tensor(np.floor(uniform * self.diffusion.schedule.n_steps), dtype=torch.long).to(u.device)
+            return n, u, net.tensor(law.sample(shape, len(rows), seed, first, f"{purpose}/eps", step)), a, mask
+
+        return drawn
+
+    def denoising_error(
+        self,
+        pairs: Pairs,
+        seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+        seconds: float | None = None,
+    ) -> Array:
+        """Return the denoising error e_n, n = 0 … N.
+
+        Args:
+            pairs: held-out pairs (a, r); fewer of them are used if time is short.
+            seed: of the noise.
+            progress: called with (n, N).
+            seconds: that it may take.
+        """
+        net, denoise = self.net, self._denoiser()
+        shape, steps = net.spaces.u_shape, self.diffusion.schedule.n_steps
+        size = int(np.prod(shape))
+        count = min(len(pairs), max(ERROR_PAIRS, ERROR_VALUES // size))
+        if seconds is not None:
+            a, u, _ = net.rows(pairs[:BLOCK])(np.arange(min(BLOCK, len(pairs))))
+            denoise(1, u, a)  # the first one includes set-up
+            begin = time.monotonic()
+            denoise(1, u, a)
+            each = (time.monotonic() - begin) * steps / len(u)
+            count = min(count, max(FEWEST_PAIRS, FEWEST_VALUES // size, int(seconds / each)))
+        a, u, mask = net.rows(pairs[:count])(np.arange(count))
+
+        def in_blocks(n: int, v: Tensor, a: Tensor) -> Tensor:
+            return torch.cat([denoise(n, *part) for part in zip(torch.split(v, BLOCK), torch.split(a, BLOCK), strict=True)])
+
+        def eps(n: int) -> Tensor:
+            if progress is not None:
+                progress(n, steps)
+            return net.tensor(self.diffusion.law.sample(shape, count, seed, 0, "error", n))
+
+        return denoising_error(in_blocks, self.diffusion, u, a, eps, mask)
+
+    def _fewest_steps(self, held_out: Residuals, pairs: Pairs, terms: Terms) -> int:
+        """Return the fewest sampling steps whose CRPS on some held-out pairs is within 1 % of the best."""
+        count, inputs = min(len(pairs), STEP_PAIRS), held_out.inputs
+        numbers, mask = np.arange(count), None if pairs.mask is None else pairs.mask[:count]
+
+        def drawn(member: int, steps: int) -> Array:
+            rows = Rows(terms.seed, numbers, np.full(count, member), numbers)
+            return self._draw_normalised(inputs, rows, steps=steps)
+
+        scores: dict[int, float] = {}
+        longest, begin = self.diffusion.schedule.n_steps - self.reverse.t_start, time.monotonic()
+        drawn(0, 1)
+        second = STEP_MEMBERS * (time.monotonic() - begin)  # for all members, per step
+        for steps in [k for k in TRIED_STEPS if k <= longest]:
+            if (left := terms.left_here()) is None or steps * second < left:
+                members = np.stack([drawn(member, steps) for member in range(STEP_MEMBERS)])
+                scores[steps] = crps(members, pairs.u[:count], mask=mask).value
+        usual = min(AUTO_STEPS, longest)
+        if max(scores, default=0) < usual:
+            self.notes.append(f"The default of {usual} sampling steps is used: there was no time to compare others.")
+            return usual
+        fewest = min(k for k in scores if scores[k] <= STEP_TOLERANCE * min(scores.values()))
+        self.notes.append(f"{fewest} sampling steps suffice, by the CRPS of held-out pairs.")
+        return fewest
+
+    # Sampling
+
+    def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        return self.spread.restored(self._draw_normalised(inputs, rows, **sampling), inputs, rows.places)
+
+    @torch.no_grad()
+    def _draw_normalised(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        """Draw r by the inference stage of Algorithm `alg:PDNO`: (row, channel, *grid).
+
+        `sampling` may override steps, sampler and variance, and name a callback (n, V_n).
+        """
+        callback, net = sampling.pop("callback", None), self.net
+        net.module.eval()
+        reverse = self.reverse.override(**sampling)
+        chain, var = reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
+        shape = net.spaces.u_shape
+
+        def noise(n: int) -> Tensor:
+            return net.tensor(normals(self.diffusion.law, shape, rows, n))
+
+        condition = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars))[torch.as_tensor(rows.places)]
+        start = noise(0)
+        if callback is not None:
+            callback(int(chain.n[-1]), start)
+        v = reverse.sample(self._denoiser(), start, condition, chain, var, noise, callback)
+        return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
+
+    def evaluations(self, **sampling: Any) -> int:
+        sampling.pop("callback", None)
+        return self.reverse.override(**sampling).evaluations(self.diffusion.schedule, self.auto_steps)
+
+    def _denoiser(self) -> Denoiser:
+        return self.diffusion.denoiser(self.net.module)
+
+    def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
+        """Return the negative variational lower bound (appendix `app:NVLB`), in nats per pair."""
+        self.require_whole_chain("nvlb")
+        net = self.net
+        chain, var = self.reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
+        r = net.tensor(self.spread.without_noise(residuals))
+        condition = net.condition(residuals.pairs.a, residuals.pairs.scalars)
+
+        def eps(n: int) -> Tensor:
+            return net.tensor(self.diffusion.law.sample(net.spaces.u_shape, len(r), seed, 0, "nvlb", n))
+
+        bound = nvlb(self._denoiser(), self.diffusion, chain, var, r, condition, eps)
+        return bound + self.spread.log_volume(residuals)
+
+    def require_whole_chain(self, method: str) -> None:
+        """Check that the reverse chain ends at step 0.
+
+        Args:
+            method: name of the method that needs it, for the message.
+
+        Raises:
+            UserError: if it ends at t_start > 0.
+        """
+        if self.reverse.t_start:
+            raise UserError(
+                f"{method} needs a chain down to step 0, but this model ends at t_start = {self.reverse.t_start}; use t_start=0"
+            )
+
+    # Saving
+
+    def describe(self) -> str:
+        """Describe the network and its training in a sentence."""
+        net = self.net
+        settings = net.settings
+        kind = settings["kind"] if isinstance(settings, Mapping) else "own"
+        return (
+            f"A diffusion with a network of kind {kind!r}, {net.parameters:,} parameters, trained for {net.updates} steps; "
+            f"residual scale: {self.spread.describe()}."
+        )
+
+    def state(self) -> State:
+        settings = {"diffusion": self.diffusion.to_json(), "reverse": self.reverse.to_json(), "auto_steps": self.auto_steps}
+        settings |= {"normalise": self.normalise, "training": asdict(self.training), "search_steps": self.search_steps}
+        arrays = {} if self.error is None else {"error": self.error}
+        return State(settings, arrays, {"spread": self.spread.state(), "network": self.net.state()})
+
+    @classmethod
+    def from_state(cls, state: State, network: nn.Module | None = None, sampler: Any = None) -> Self:
+        """Restore what `state` returned.
+
+        Args:
+            state: settings, weights, S and t.
+            network: the module for the weights of a network of your own.
+            sampler: the function, if the sampler is one of your own.
+        """
+        settings, saved = state.settings, state.parts["network"]
+        reverse = Reverse.from_json(settings["reverse"], sampler)
+        new = cls(
+            saved.settings["network"] if network is None else network,
+            Diffusion.from_json(settings["diffusion"]),
+            reverse,
+            spread=Spread.from_state(state.parts["spread"]),
+            normalise=settings["normalise"],
+            training=Training(**settings["training"]),
+            search_steps=settings["search_steps"],
+        )
+        new.auto_steps, new.error = int(settings["auto_steps"]), state.arrays.get("error")
+        if reverse.variance == "analytic" and new.error is None:
+            raise UserError("the denoising error of the diffusion is missing; save the model again")
+        new.networks = (NetworkOnPairs.from_state(saved, True, network),)
+        new.std = new.spread.scale.std if new.spread.is_homoscedastic else None
+        return new

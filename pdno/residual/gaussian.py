@@ -1,0 +1,148 @@
+r"""Gaussian residuals, u − m(a) = t(a) s S ξ with ξ ~ N(0, I).
+
+S and t are estimated from out-of-fold residuals; s is a random size of the whole field, drawn from the sizes that t(a) does not
+explain (1 if t = 1). There is no network.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+from torch import Tensor
+
+from .._typing import Array
+from ..diffusion.base import White
+from ..diffusion.chain import Diffusion, at
+from ..diffusion.reverse import Reverse
+from ..errors import UserError, nearest
+from ..learning.budget import Terms
+from ..symmetry import Symmetry
+from ..work.state import State
+from .amplitude import Amplitude
+from .estimate import estimate_scale
+from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .scale import Kind as ScaleKind
+from .spread import Spread
+
+__all__ = ["Gaussian", "sizes_of"]
+
+ORIENTATIONS = 8  # elements of a group under which residuals are transformed to estimate S
+VALUES = 2**24  # of transformed residuals; fewer elements are used for larger ones
+
+
+class Gaussian(ResidualLaw, Density):
+    """Gaussian residuals, correlated and heteroscedastic.
+
+    Args:
+        scale: kind of S, "scalar", "point", "mode", "both" or "auto", see `pdno.residual.scale`.
+        max_steps: largest number of sampling steps that a call may request. A Gaussian needs no steps, but "auto" may select it
+            in place of a diffusion, and both accept the same numbers.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    centred: ClassVar[bool] = True
+
+    def __init__(self, scale: str = "auto", max_steps: int | None = None) -> None:
+        if scale not in ("auto", *get_args(ScaleKind)):
+            raise UserError(f"residual_scale {scale!r} is unknown; {nearest(str(scale), ('auto', *get_args(ScaleKind)))}")
+        self.scale, self.max_steps = scale, max_steps
+        self._spread: Spread | None = None
+
+    @property
+    def spread(self) -> Spread:
+        """S and t.
+
+        Raises:
+            UserError: before training.
+        """
+        if self._spread is None:
+            raise UserError("this Gaussian law has not been trained; call learn(residuals, held_out, terms) first")
+        return self._spread
+
+    def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        values, groups = _transformed(residuals, _some(residuals.elements, residuals.values.size))
+        scale = estimate_scale(values, self.scale, residuals.mask, residuals.periodic or None, groups)
+        amplitude = None
+        if residuals.mask is None and (held_out is None or held_out.mask is None):
+            inputs = residuals.inputs
+            amplitude = Amplitude.of(residuals.values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed)
+        self._spread = Spread(scale, amplitude)
+        self.std = scale.std if amplitude is None else None
+        return self
+
+    def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        self._check_sampling(sampling)
+        r = normals(White(), inputs.mean.shape[1:], rows).astype(np.float32).astype(np.float64)  # as networks draw them
+        if (amplitude := self.spread.amplitude) is not None:
+            r = r * amplitude.draw(rows.seed, rows.inputs, rows.members).reshape(-1, *(1,) * (r.ndim - 1))
+        return self.spread.restored(r, inputs, rows.places)
+
+    def evaluations(self, **sampling: Any) -> int:
+        self._check_sampling(sampling)
+        return 0
+
+    def describe(self) -> str:
+        """Describe size and correlation of the residuals in a sentence."""
+        return f"Gaussian residuals: {self.spread.describe()}."
+
+    def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
+        """Return −log of the mean over s of N(0, (t(a) s)² S Sᵀ), in nats per pair."""
+        scale, s = self.spread.scale, sizes_of(self.spread)
+        t, shape = self.spread.sizes(residuals.inputs), residuals.values.shape
+        values = residuals.values / t.reshape(-1, *(1,) * (len(shape) - 1))
+        largest, d = scale.log_likelihood(0 * values[:1])[0], scale.rank(shape[1:])
+        square = largest - scale.log_likelihood(values)
+        mixture = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(len(s))
+        return -float((largest + mixture - d * np.log(t)).mean())
+
+    def optimal_prediction(self, diffusion: Diffusion, n: Tensor, v: Tensor, a: Any = None) -> Tensor:
+        """Return the prediction of minimal loss for a network of this diffusion if r = s ξ, ξ ~ N(0, I).
+
+        U_n given s is N(0, w), w = γs² + 1 − γ; so E[U_0 | v] = √γ v E[s²/w | v] and E[ε | v] = √(1−γ) v E[1/w | v]. With
+        s = 1 the prediction is 0 for the target "v".
+        """
+        gamma, shape = at(diffusion.schedule.gamma, n, v[:, :1].flatten(1)[:, :1]), (-1, *(1,) * (v.ndim - 1))
+        s2 = torch.as_tensor(np.square(sizes_of(self.spread)), dtype=v.dtype, device=v.device)
+        w = gamma * s2 + 1 - gamma  # (sample, size)
+        probability = torch.softmax(-0.5 * (v[0].numel() * w.log() + v.flatten(1).square().sum(1, keepdim=True) / w), 1)
+        u0 = (gamma.sqrt() * (probability * s2 / w).sum(1, keepdim=True)).reshape(shape) * v
+        eps = ((1 - gamma).sqrt() * (probability / w).sum(1, keepdim=True)).reshape(shape) * v
+        return diffusion.target_of(n, u0, eps)
+
+    def _check_sampling(self, sampling: dict[str, Any]) -> None:
+        """Raise UserError for settings that a diffusion would refuse; others have no effect."""
+        reverse = Reverse().override(**{name: value for name, value in sampling.items() if name != "callback"})
+        if self.max_steps is not None and isinstance(reverse.steps, int) and not 1 <= reverse.steps <= self.max_steps:
+            raise UserError(f"steps = {reverse.steps}: expected a number from 1 to {self.max_steps}")
+
+    def state(self) -> State:
+        return State({"scale": self.scale, "max_steps": self.max_steps}, {}, {"spread": self.spread.state()})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        new = cls(**state.settings)
+        new._spread = Spread.from_state(state.parts["spread"])
+        new.std = new._spread.scale.std if new._spread.is_homoscedastic else None
+        return new
+
+
+def sizes_of(spread: Spread) -> Array:
+    """Return some equally probable values of the random size s."""
+    return np.ones(1) if spread.amplitude is None else spread.amplitude.sizes
+
+
+def _transformed(residuals: Residuals, elements: Sequence[Symmetry]) -> tuple[Array, Array | None]:
+    """Return residuals in several orientations, and labels: copies of one pair are not independent."""
+    values, groups = residuals.values, residuals.groups()
+    if not elements:
+        return values, groups
+    labels = np.arange(len(values)) if groups is None else groups
+    return np.concatenate([g.linear.on_u(values) for g in elements]), np.tile(labels, len(elements))
+
+
+def _some(elements: Sequence[Symmetry], size: int) -> Sequence[Symmetry]:
+    """Return some elements, evenly from the list, such that transformed residuals of this size fit into memory."""
+    count = int(np.clip(VALUES // size, 1, ORIENTATIONS))
+    return elements[:: max(1, len(elements) // count)][:count]

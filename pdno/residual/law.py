@@ -1,0 +1,212 @@
+r"""The protocol of residual laws: the conditional distribution of u − m(a) given a.
+
+A law is trained on out-of-fold residuals of the mean, and draws residual fields for new inputs. A member is a function of
+(seed, input, member): not of the batch in which it is drawn.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, TypeVar, final
+
+import numpy as np
+
+from .._typing import Array, Ints
+from ..data.pairs import Pairs
+from ..diffusion.base import Base
+from ..evaluation.metrics import crps
+from ..learning.budget import Terms
+from ..learning.network import NetworkOnPairs
+from ..symmetry import Symmetry
+from ..work.state import State
+
+__all__ = ["Density", "Inputs", "ResidualLaw", "Residuals", "Rows", "named_state", "normals"]
+
+T = TypeVar("T")
+SCORE_MEMBERS = 50  # drawn for each pair
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a prediction with m(a), and a cache of values that a law computes from them.
+
+    Args:
+        a: (sample, channel, *grid).
+        mean: m(a), (sample, channel, *grid).
+        scalars: (sample, parameter).
+    """
+
+    a: Array
+    mean: Array
+    scalars: Array | None = None
+    _computed: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return the value of this name from the cache; `compute` is called only for the first request."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        value: T = self._computed[name]
+        return value
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The members that a call draws: row k is member `members[k]` of the input in row `places[k]` of `Inputs`.
+
+    Args:
+        seed: of the draws.
+        inputs: number of the input, of which its draws are a function, for each row.
+        members: number of the member.
+        places: row of `Inputs`.
+    """
+
+    seed: int
+    inputs: Ints
+    members: Ints
+    places: Ints
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Out-of-fold residuals: each is of a mean that was trained without the pair.
+
+    Args:
+        pairs: inputs, outputs, mask and groups.
+        values: u − m(a), zero where u is missing, (sample, channel, *grid).
+        elements: of the group of symmetries, which act on residuals linearly; empty for none.
+        periodic: whether each axis of the grid is periodic.
+    """
+
+    pairs: Pairs
+    values: Array
+    elements: Sequence[Symmetry] = ()
+    periodic: tuple[bool, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def mask(self) -> Array | None:
+        """True where u is observed; None if it is everywhere."""
+        mask = self.pairs.mask
+        return None if mask is None or mask.all() else mask
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inputs with m(a) = u − residual."""
+        return Inputs(self.pairs.a, self.pairs.u - self.values, self.pairs.scalars)
+
+    def groups(self) -> Ints | None:
+        """Return labels of pairs that are not independent: groups, or equal inputs; None if all are independent."""
+        return self.pairs.shared_labels()
+
+
+class ResidualLaw(ABC):
+    """The distribution of u − m(a) given a.
+
+    A law of your own needs the six abstract methods; `pdno.testing.check_law` checks them. Attributes:
+
+        name: of the law, in results and files.
+        deterministic: whether all members are the same.
+        centred: whether the mean of the law is zero for every input, so that m(a) is the mean of u.
+        std: standard deviation of the law, (channel, *grid), if it is the same for all inputs; None if it is not.
+        networks: trained networks that it uses.
+        call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
+    """
+
+    name: ClassVar[str]
+    deterministic: ClassVar[bool] = False
+    centred: ClassVar[bool] = False
+    call_values: ClassVar[int] = 2**17
+    call_rows: ClassVar[int] = 512
+    std: Array | None = None
+    networks: tuple[NetworkOnPairs, ...] = ()
+
+    @abstractmethod
+    def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        """Train on residuals.
+
+        Args:
+            residuals: of the training pairs, out of fold.
+            held_out: of validation pairs, not to be trained on.
+            terms: seed, folder and devices; `terms.left()` is the number of seconds that training may take.
+        """
+
+    @abstractmethod
+    def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        """Draw residuals: (row, channel, *grid).
+
+        Args:
+            inputs: of which some have members in this call.
+            rows: the members to draw.
+            sampling: settings such as steps=20, as the law defines them.
+
+        Raises:
+            UserError: if a setting is unknown.
+        """
+
+    @abstractmethod
+    def evaluations(self, **sampling: Any) -> int:
+        """Return the number of network evaluations for one member."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a description of the trained law, one sentence."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return settings, as plain JSON types, and trained arrays, to be saved."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what `state` returned."""
+
+    @final
+    def score(self, held_out: Residuals, members: int = SCORE_MEMBERS, seed: int = 0, **sampling: Any) -> Array:
+        """Return the fair CRPS of draws for each held-out pair, (sample,); laws are compared by it.
+
+        Args:
+            held_out: residuals of held-out pairs.
+            members: number of draws for each pair.
+            seed: of the draws.
+            sampling: settings such as steps=20, as the law defines them.
+        """
+        inputs, numbers = held_out.inputs, np.arange(len(held_out))
+        drawn = [
+            self.draw(inputs, Rows(seed, numbers, np.full(len(numbers), member), numbers), **sampling)
+            for member in range(members)
+        ]
+        return crps(np.stack(drawn), held_out.values, mask=held_out.mask).each
+
+    @final
+    def rows_of_call(self, shape: tuple[int, ...]) -> int:
+        """Return the number of rows of one call of `draw` for fields of this shape."""
+        return int(np.clip(self.call_values // int(np.prod(shape)), 4, self.call_rows))
+
+
+class Density(ABC):
+    """A law with a density, or a bound of it."""
+
+    @abstractmethod
+    def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
+        """Return −log of the density of residuals, or an upper bound, in nats per pair and in units of u."""
+
+
+def named_state(law: ResidualLaw) -> State:
+    """Return the state of a law with its name, from which `pdno.residual.law_from_state` restores it."""
+    state = law.state()
+    return State({"name": law.name, **state.settings}, state.arrays, state.parts)
+
+
+def normals(base: Base, shape: tuple[int, ...], rows: Rows, step: int = 0) -> Array:
+    """Draw from a base distribution for each row, as a function of (seed, input, member, step): (row, *shape)."""
+    cuts = np.flatnonzero(np.diff(rows.inputs) | (np.diff(rows.members) != 1)) + 1
+    runs = np.split(np.stack([rows.inputs, rows.members]), cuts, axis=1)  # consecutive members of one input
+    draws = [
+        base.sample(shape, run.shape[1], rows.seed, (int(run[0, 0]) << 32) + int(run[1, 0]), "reverse", step) for run in runs
+    ]
+    return np.concatenate(draws)

@@ -1,0 +1,168 @@
+"""Options that several commands share, and their examples. Heavy modules are imported where they are used."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from ..equation import Equation
+
+__all__ = ["Cache", "Data", "Device", "Mask", "Members", "Run", "Seed", "Steps", "Store", "equation_of", "selecting"]
+
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")]
+Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
+Store = Annotated[Path, typer.Option(help="Zarr store to write; an existing one is never overwritten.")]
+Mask = Annotated[str | None, typer.Option(metavar="nan", help="Treat NaN in the outputs as missing.")]
+Cache = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")]
+Members = Annotated[int, typer.Option(help="Ensemble members for each input.")]
+Steps = Annotated[int | None, typer.Option(help="Sampling steps; default: those of the model.")]
+
+SELECTION = {  # the fields of pdno.data.selection.Selection, which is not imported here, so that --help is fast
+    "a": "Array of inputs; NAME[:,0] selects a part of it.",
+    "u": "Array of outputs.",
+    "dims": "Dimensions of a and u, such as sample,x,y; if they differ, those of a, then of u: sample,x:sample,channel,x.",
+    "u_eta": "Noisy outputs for evaluation; u must then be clean.",
+    "group": "Labels; pairs with the same label stay in one split.",
+    "scalars": "Further parameters of each pair.",
+    "test_a": "Inputs of the test pairs.",
+    "test_u": "Outputs of the test pairs.",
+    "validation_a": "Inputs of the validation pairs.",
+    "validation_u": "Outputs of the validation pairs.",
+}
+METAVARS = {"dims": "DIMS"}  # of options whose value is not the name of an array
+
+
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options --a, --u, … added; it receives them as one argument, `selection`, which may be None."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        names = {name: options.pop(name) for name in SELECTION}
+        if (names["a"] is None) != (names["u"] is None):
+            raise UserError("only one of --a and --u was given; give both, or neither for a suggestion")
+        selection = None
+        if names["a"] is not None:
+            from ..data.selection import Selection
+
+            selection = Selection(**names)
+        command(selection=selection, **options)
+
+    own = [parameter for name, parameter in signature(command).parameters.items() if name != "selection"]
+    types = {
+        name: Annotated[str | None, typer.Option(metavar=METAVARS.get(name, "NAME"), help=text)]
+        for name, text in SELECTION.items()
+    }
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=each) for name, each in types.items()]
+    run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in own] + added)  # type: ignore[attr-defined]
+    run.__annotations__ = {**{p.name: p.annotation for p in own}, **types}
+    return run
+
+
+def equation_of(name: str, points: int | None, settings: list[str]) -> "Equation":
+    """Return the equation of this name with settings KEY=VALUE."""
+    from dataclasses import fields
+
+    from ..equation import EQUATIONS
+
+    if name not in EQUATIONS:
+        raise UserError(f"equation {name!r} is unknown; {nearest(name, EQUATIONS)}")
+    cls: Any = EQUATIONS[name]
+    keys = [field.name for field in fields(cls) if field.name != "points"]
+    arguments: dict[str, Any] = {} if points is None else {"points": points}
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        if key == "points":
+            raise UserError("the number of points has its own option; write --points")
+        if key not in keys:
+            raise UserError(f"{name} has no setting {key!r}; {nearest(key, keys)}")
+        try:
+            arguments[key] = float(text)
+        except ValueError:
+            raise UserError(f"--set {setting}: expected {key}=NUMBER") from None
+    eq: Equation = cls(**arguments)
+    return eq
+
+
+# Examples below the help of each command
+
+GENERATE_EXAMPLES = """\b
+Examples:
+  pdno generate darcy --points 64 --train 1000 --test 100 --out darcy.zarr
+  pdno generate elliptic1d --train 10000 --noise gaussian:0.05 --out noisy.zarr
+  pdno generate burgers --points 2048 --set viscosity=0.01 --set speed=1 --out steep.zarr
+
+\b
+Equations and their settings (--set):
+  elliptic1d  log_scale=0.1
+  darcy       a_low=4 a_high=12 tau=3 r=2
+  burgers     viscosity=0.002533 speed=0.1592 t_final=1 rtol=1e-7
+  advection   t_final=0.5 tau=100 r=2
+
+\b
+In Python:  data = pdno.open("darcy.zarr");  data.train.a, data.train.u
+"""
+
+INSPECT_EXAMPLES = """\b
+Examples:
+  pdno inspect mydata.mat
+  pdno inspect mydata.npz --a force --u deflection --dims sample,x,y --plot preview.png
+"""
+
+CONVERT_EXAMPLES = """\b
+Examples:
+  pdno convert mydata.mat --a force --u deflection --out mydata.zarr
+  pdno convert train.h5 --test test.h5 --a "tensor[:,0]" --u "tensor[:,-1]" --dims sample,x --out mydata.zarr
+"""
+
+TRAIN_EXAMPLES = """\b
+Examples:
+  pdno train darcy.zarr --out run --budget 10m
+  pdno train mydata.mat --a force --u deflection --out run
+  pdno train mydata.npz --symmetries reflection --grid vertex --out run
+  pdno train burgers.zarr --preset paper:burgers --out run --set training.epochs=100
+  torchrun --nproc-per-node 2 -m pdno train darcy.zarr --out run
+
+\b
+Presets: auto; linear, kernel, fno, unet; paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
+Settings, in a TOML file (--config) or with --set SECTION.KEY=VALUE:
+  model      kind mean law residual_scale symmetries grid normalise budget
+  network    kind base multipliers modes width widths blocks patch layers coordinates
+  diffusion  schedule n_steps base target weight
+  reverse    variance mix steps spacing sampler last_noise t_start
+  training   epochs updates batch optimizer rate rate_schedule halve_every weight_decay ema clip …
+RUN/config.toml lists all settings of a run.
+"""
+
+PREDICT_EXAMPLES = """\b
+Examples:
+  pdno predict run --members 500 --out pred.zarr                  # the test inputs of the run
+  pdno predict run new.npz --a force --members 500 --out pred.zarr
+  pdno predict run darcy.zarr --split train --steps 50 --out pred.zarr
+
+\b
+In Python:  xarray.open_zarr("pred.zarr", consolidated=False)  has mean, std, quantile_0.05, …
+"""
+
+EVALUATE_EXAMPLES = """\b
+Examples:
+  pdno evaluate run                                    # the test pairs of the run
+  pdno evaluate run --members 500 --steps 50
+  pdno evaluate run new.npz --a force --u deflection
+
+\b
+RUN/results.json has all scores, RUN/intervals.safetensors the conformal calibration for pdno predict.
+"""
+
+REPORT_EXAMPLES = """\b
+Examples:
+  pdno report run
+  pdno report run --out report.html
+"""

@@ -1,0 +1,87 @@
+"""The files in the folder of a run.
+
+    RUN/config.toml               all settings, the data file and its split
+    RUN/model.safetensors         the finished model, for `pdno.load`
+    RUN/checkpoint.safetensors    weights, moving average and optimiser, from which training resumes
+    RUN/metrics.jsonl             one row per logged step, without wall-clock times: reproducible byte for byte
+    RUN/times.jsonl               the wall-clock times of these rows
+    RUN/mean.safetensors          the selected mean model, until the model is finished
+    RUN/trials.json               the candidates for the mean model, with their errors and times
+    RUN/results.json              the scores of `pdno evaluate`, one row per number
+    RUN/evaluation.npz            curves, maps and example fields for the report
+    RUN/intervals.safetensors     the conformal calibration, which `pdno predict` applies
+    RUN/report.html               the report
+
+Each network that is tried as mean model has a subfolder with its own checkpoint, metrics and times.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RunFolder"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of the files of a run.
+
+    >>> RunFolder(Path("run")).model.as_posix()
+    'run/model.safetensors'
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """All settings of the run."""
+        return self.path / "config.toml"
+
+    @property
+    def model(self) -> Path:
+        """The finished model."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The state of training."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """The log of training."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def times(self) -> Path:
+        """The wall-clock times of the log's rows."""
+        return self.path / "times.jsonl"
+
+    @property
+    def mean(self) -> Path:
+        """The selected mean model."""
+        return self.path / "mean.safetensors"
+
+    @property
+    def trials(self) -> Path:
+        """The candidates for the mean model."""
+        return self.path / "trials.json"
+
+    @property
+    def results(self) -> Path:
+        """The scores."""
+        return self.path / "results.json"
+
+    @property
+    def evaluation(self) -> Path:
+        """The arrays that the report plots."""
+        return self.path / "evaluation.npz"
+
+    @property
+    def intervals(self) -> Path:
+        """The conformal calibration."""
+        return self.path / "intervals.safetensors"
+
+    @property
+    def report(self) -> Path:
+        """The report."""
+        return self.path / "report.html"

@@ -1,0 +1,27 @@
+"""Tests of white Gaussian noise must accept it, and reject other distributions."""
+
+import numpy as np
+import pytest
+
+from pdno.evaluation.whiteness import looks_gaussian
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_white_gaussian_noise_is_accepted(seed) -> None:
+    assert looks_gaussian(np.random.default_rng(seed).standard_normal((500, 1, 32)))
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda rng, shape: np.sign(rng.standard_normal(shape)),
+        lambda rng, shape: rng.laplace(size=shape) / np.sqrt(2),
+        lambda rng, shape: rng.exponential(size=shape) - 1,
+        lambda rng, shape: rng.standard_normal(shape) * np.exp(0.5 * rng.standard_normal((shape[0], 1, 1)) - 0.5),
+        lambda rng, shape: np.cumsum(rng.standard_normal(shape), axis=2) / 4,
+        lambda rng, shape: 0.7 * rng.standard_normal(shape) + 0.7 * np.sign(rng.standard_normal((shape[0], 1, 1))),
+    ],
+    ids=["coins", "Laplace", "skew", "different sizes", "random walk", "shared shifts"],
+)
+def test_other_distributions_are_rejected(law) -> None:
+    assert not looks_gaussian(law(np.random.default_rng(0), (500, 1, 32)))

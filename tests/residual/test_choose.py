@@ -1,0 +1,128 @@
+"""Selection of the residual law: when a diffusion is kept, dropped, or not tried."""
+
+import numpy as np
+import pytest
+
+from pdno import PDNO, Diffusion, Pairs, Schedule, Training
+from pdno.learning.budget import Terms
+from pdno.mean import Linear
+from pdno.residual import Diffused, Exact, Gaussian, Residuals
+from pdno.residual.choose import MeanResiduals, choose_law
+from tests.helpers import STILL, TINY, TWO, linear_pairs
+from tests.residual.coins import BLUR, BlurredCoin, Coins
+
+QUIET = Terms(progress=False)
+LINEAR = Linear(degree=1, sparse=False)
+
+
+def mean_residuals(count: int = 60, seed: int = 0) -> MeanResiduals:
+    """Return the residuals of an exact mean: white noise."""
+    train, held_out = (
+        Residuals(Pairs.of(a, u), u - clean) for a, u, clean in (linear_pairs(count, seed=seed + k) for k in (0, 1))
+    )
+    return MeanResiduals(train, held_out, train)
+
+
+# "auto"
+
+
+def test_exact_predictions_have_no_spread() -> None:
+    a, _, clean = linear_pairs(200)
+    model = PDNO(training=STILL).fit(a, clean)
+    new, _, truth = linear_pairs(20, seed=1)
+    draws = model.sample(new, members=3)
+    np.testing.assert_allclose(draws, np.broadcast_to(truth, draws.shape), atol=1e-9)
+    assert "exact" in model.fit_summary[0]
+    assert any("predictions of the mean are exact" in line for line in model.fit_summary)
+
+
+def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian() -> None:
+    """Coins at every node: the exact network is kept, and members have two values, as the residuals."""
+    diffusion = Diffusion(Schedule.cosine(60), target="v")
+    a, _, clean = linear_pairs(600)
+    coin, blur = np.random.default_rng(1).standard_normal((2, *clean.shape))
+    u = clean + (1 - BLUR**2) ** 0.5 * np.sign(coin) + BLUR * blur
+    model = PDNO(BlurredCoin(diffusion), diffusion, mean=LINEAR, residual_scale="scalar", training=STILL).fit(a, u)
+    assert model.law.residual.name == "diffusion"
+    assert any("The diffusion was kept" in line for line in model.fit_summary)
+    draws = model.sample(a[:20], members=20) - model.law.mean(a[:20])
+    near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
+    assert np.mean(near) > 0.88  # .60 for a Gaussian
+    assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_same_diffusion_is_dropped_if_residuals_are_gaussian(monkeypatch) -> None:
+    diffusion = Diffusion(Schedule.cosine(60), target="v")
+    a, u, _ = linear_pairs(600)
+    monkeypatch.setattr("pdno.residual.choose.looks_gaussian", lambda r, mask: False)
+    model = PDNO(BlurredCoin(diffusion), diffusion, mean=LINEAR, training=STILL).fit(a, u)
+    assert any("dropped" in line for line in model.fit_summary)
+    assert isinstance(model.law.residual, Gaussian)
+    assert model.law.residual.networks == ()
+
+
+def test_no_diffusion_is_trained_for_white_gaussian_residuals() -> None:
+    a, u, _ = linear_pairs(600)
+    model = PDNO({"kind": "unet", "base": 8}, mean=LINEAR, training=Training(updates=2)).fit(a, u)
+    assert "pass all tests of white, homoscedastic Gaussian noise" in model.fit_summary[-1]
+    assert model.provenance["updates"] == 0
+
+
+def test_a_channel_that_is_always_zero_is_gaussian() -> None:
+    """Noise in one channel, zero in the other: no network is trained to draw zeros."""
+    a, u, _ = linear_pairs(600)
+    both, dims = np.concatenate([u, np.zeros_like(u)], axis=1), "sample,channel,x"
+    model = PDNO(mean=LINEAR, training=STILL).fit(a, both, dims=dims)
+    assert isinstance(model.law.residual, Gaussian)
+    assert "pass all tests" in model.fit_summary[-1]
+    np.testing.assert_array_equal(np.ptp(model.sample(a[:3], 5)[:, :, 1]), 0)
+
+
+# A law that is requested
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diffusion", "exact"])
+def test_a_law_may_be_requested_by_name(name) -> None:
+    choice = choose_law(
+        name,
+        mean_residuals(),
+        Gaussian("scalar"),
+        Diffused(TINY, Diffusion(Schedule.cosine(10)), training=TWO, search_steps=False),
+        QUIET,
+    )
+    assert choice.law.name == name
+    assert choice.summary[0] == choice.law.describe()
+    if name == "diffusion":
+        np.testing.assert_array_equal(
+            choice.law.std, Gaussian("scalar").learn(mean_residuals().measured, None, QUIET).spread.scale.std
+        )
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diffusion", "exact"])
+def test_the_law_of_a_model_may_be_requested_by_name(name) -> None:
+    a, u, _ = linear_pairs(60)
+    model = PDNO(TINY, Diffusion(Schedule.cosine(10), target="v"), mean="linear", law=name, training=TWO).fit(
+        a, u, progress=False
+    )
+    assert model.law.residual.name == name
+    assert model.deterministic == (name == "exact")
+    assert bool(model.predict(a[:2], members=4, progress=False).std.any()) != model.deterministic
+
+
+def test_a_law_of_the_user_is_copied_and_trained() -> None:
+    """Coins of the mean absolute residual, which is .2 √(2/π) for Gaussian noise of .2."""
+    own, (a, u, _) = Coins(), linear_pairs(400)
+    model = PDNO(mean=LINEAR, law=own).fit(a, u)
+    assert own.size == 0
+    assert model.law.residual is not own
+    assert model.law.residual.size == pytest.approx(0.2 * np.sqrt(2 / np.pi), rel=0.05)
+    draws = model.sample(a[:5], members=6) - model.law.mean(a[:5])
+    np.testing.assert_allclose(np.abs(draws), model.law.residual.size, rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(a[:5], members=3, progress=False).mean, model.law.mean(a[:5]))
+    assert "Coins of size" in model.fit_summary[1]
+
+
+def test_the_mean_of_a_law_that_is_centred_is_that_of_the_mean_model() -> None:
+    a, u, _ = linear_pairs(60)
+    model = PDNO(mean="linear", law=Exact()).fit(a, u)
+    np.testing.assert_array_equal(model.mean(a[:3]), model.law.mean(a[:3]))

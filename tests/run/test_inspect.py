@@ -1,0 +1,124 @@
+"""`pdno inspect`: it shows what is in a file, and the commands that it prints work."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdno
+from pdno.cli import main
+from pdno.data import formats
+from pdno.run.inspect import sketch
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+PUBLISHED = [
+    "advection_pina/advection_gauss.npz",
+    "antiderivative_deeponet/antiderivative.npz",
+    "burgers_neuralop/burgers.npz",
+    "darcy_neuralop/darcy.npz",
+    "reacdiff_lno/reacdiff.npz",
+]
+with_published_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the published data sets are not at {SHARED}")
+
+
+def inspect(path: Path, capsys, *more: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(["inspect", str(path), *more])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+def suggested(output: str) -> list[str]:
+    """Return the command that `inspect` printed, as arguments."""
+    line = next(line for line in output.splitlines() if line.strip().startswith("pdno convert"))
+    return shlex.split(line)[1:]
+
+
+@with_published_data
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sets_load_by_the_command_that_inspect_prints(name, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = SHARED / name
+    command = suggested(inspect(path, capsys))
+    with pytest.raises(SystemExit) as stop:
+        main(command)
+    assert stop.value.code == 0
+    data = pdno.open(tmp_path / command[command.index("--out") + 1])
+    chosen = {key: command[command.index(f"--{key}") + 1] for key in ("a", "u", "test-a", "test-u")}
+    with np.load(path) as file:
+        for role, values in (("a", data.train.a), ("u", data.train.u), ("test-a", data.test.a), ("test-u", data.test.u)):
+            expected = file[chosen[role]]
+            np.testing.assert_array_equal(values.reshape(expected.shape), expected)
+
+
+@with_published_data
+def test_the_corrupt_values_of_the_published_darcy_set_are_found(capsys) -> None:
+    output = inspect(SHARED / "darcy_neuralop" / "darcy.npz", capsys)
+    assert "train u: values in sample 767 are far outside" in output
+    assert "u[767, 0, 0, 2] = -0.428" in output
+    assert "test u: values in sample 12 are far outside" in output
+
+
+def test_two_arrays_in_a_mat_file(tmp_path, monkeypatch, capsys) -> None:
+    """The printed command works as it is."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    a, u = rng.standard_normal((2, 30, 16))
+    formats.write(tmp_path / "mine.mat", {"force": a, "deflection": u})
+    output = inspect(tmp_path / "mine.mat", capsys)
+    assert "A guess" in output
+    with pytest.raises(SystemExit) as stop:
+        main(suggested(output))
+    assert stop.value.code == 0
+    data = pdno.open("mine.zarr")
+    np.testing.assert_array_equal(data.train.a[:, 0], a)
+    np.testing.assert_array_equal(data.train.u[:, 0], u)
+
+
+def test_inspect_shows_arrays_and_writes_a_picture(tmp_path, capsys) -> None:
+    rng = np.random.default_rng(9)
+    np.savez(tmp_path / "d.npz", a=rng.random((5, 8, 8)), u=rng.random((5, 8, 8)), **{"[red]name": np.arange(3)})
+    output = inspect(tmp_path / "d.npz", capsys, "--plot", str(tmp_path / "p.png"))
+    assert re.search(r"a\s+5 × 8 × 8\s+float64", output)
+    assert "[red]name" in output
+    assert "--a a --u u --dims sample,x,y" in output
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_of_a_large_file_the_first_samples_are_checked(tmp_path, monkeypatch, capsys) -> None:
+    rng = np.random.default_rng(12)
+    a, u = rng.random((2, 400, 16))
+    u[300] = np.nan  # beyond the samples that are checked
+    u[3, 2] = np.nan
+    np.savez(tmp_path / "d.npz", a=a, u=u)
+    monkeypatch.setattr("pdno.run.inspect.FILE_BYTES", 25_000)
+    output = inspect(tmp_path / "d.npz", capsys)
+    assert "The file is large" in output
+    assert "NaN or infinite values in sample 3, 1 in total" in output
+    assert "97 train pairs" in output
+
+
+def test_conversions_of_types_are_noted(tmp_path, capsys) -> None:
+    rng = np.random.default_rng(11)
+    np.savez(tmp_path / "d.npz", a=rng.integers(0, 2, (6, 9)).astype(np.uint8), u=rng.random((6, 9)).astype(">f4"))
+    output = inspect(tmp_path / "d.npz", capsys)
+    assert "'a' holds whole numbers, converted to float32" in output
+    assert "'u' is stored in the other byte order (>f4)" in output
+
+
+def test_inspect_of_a_store(tmp_path, capsys) -> None:
+    pdno.generate(pdno.equation.Darcy(points=8), train=3, out=tmp_path / "d.zarr")
+    output = inspect(tmp_path / "d.zarr", capsys)
+    assert "a store of pdno" in output
+    assert "pdno.open(" in output
+
+
+def test_sketches() -> None:
+    assert sketch(np.zeros(5)) == "▁▁▁▁▁"
+    assert sketch(np.array([np.nan, 1.0, 2.0])) == "▁▁█"
+    lines = sketch(np.add.outer(np.arange(8.0), np.arange(8.0))).splitlines()
+    assert len(lines) == 4
+    assert lines[0][-1] == "█"
+    assert lines[-1][0] == " "
