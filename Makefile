@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-laws browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -20,7 +20,7 @@ demo: $(READY)  ## run the complete workflow on a small noisy problem, in two or
 	$(BIN)/pdno demo
 
 test: $(READY)  ## run all tests except the slow ones, in under five minutes on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
 slow: $(READY)  ## run the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
@@ -49,6 +49,10 @@ bench-accuracy: $(READY)  ## train and evaluate models of the paper's problems, 
 
 bench-auto: $(READY)  ## compare the default with baselines, an hour; DATA=FOLDER adds published data sets, BUDGET=SECONDS, ONLY='NAME …' and OUT=FILE are options
 	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
+	$(BIN)/python -m benchmarks.tables
+
+bench-laws: $(READY)  ## distributions with a known truth, two hours; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …'
+	$(BIN)/python -m benchmarks.laws $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS))
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## measure the training time of the default relative to its budget, a quarter of an hour; update results/ and docs/

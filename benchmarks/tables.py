@@ -91,6 +91,16 @@ BY_PROBLEM: dict[str, dict[str, Cell]] = {  # tables of one line per problem: he
         "time / budget": ("pdno", "budget_fraction"),
         "MRLE of m(a)": ("pdno", "mrle_mean_model"),
     },
+    "results/laws.json": {
+        f"{heading}, {name}": (method, metric)
+        for name, method in (("default", "pdno"), ("field", "pdno-field"))
+        for heading, metric in (
+            ("CRPS", "crps_ratio"),
+            ("energy score", "energy_ratio"),
+            ("90 % of values", "coverage_90"),
+            ("90 % of field means", "coverage_90_mean"),
+        )
+    },
     "results/auto.json": BASELINES,
     "results/auto_long.json": BASELINES,
 }

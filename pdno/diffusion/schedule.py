@@ -73,6 +73,28 @@ class Schedule:
         return cls.from_beta(np.minimum(np.linspace(scale * 1e-4, scale * 0.02, n_steps), MAX_BETA))
 
     @classmethod
+    def geometric(cls, n_steps: int = 100, low: float = 0.004, high: float = 40.0) -> "Schedule":
+        """Return the schedule whose noise levels σ_n = √(1/γ_n − 1) are log-spaced from `low` to `high`.
+
+        With data of unit variance and the target "v", this is the diffusion of Karras et al. (2022) with log-uniform σ: their
+        preconditioned network predicts −v. A shift that d nodes share is decided at σ ≈ √d times its size, and a mode is
+        resolved by σ of a third of its width.
+
+        Args:
+            n_steps: N.
+            low, high: σ_1 and σ_N, in units of the standard deviation of the data.
+
+        >>> gamma = Schedule.geometric(3, 0.1, 10.0).gamma
+        >>> [round(float((1 / g - 1) ** 0.5), 3) for g in gamma]
+        [0.0, 0.1, 1.0, 10.0]
+        """
+        _check_n_steps(n_steps)
+        if not 0 < low < high:
+            raise UserError(f"low = {low}, high = {high}: noise levels must be positive and increase")
+        sigma = np.geomspace(low, high, n_steps) if n_steps > 1 else np.array([high])
+        return cls(np.concatenate([[1.0], 1 / (1 + sigma**2)]))
+
+    @classmethod
     def from_beta(cls, beta: Sequence[float] | Floats) -> "Schedule":
         """Return the schedule with these β_1 … β_N, (N,), each in (0, 1)."""
         return cls(np.concatenate([[1.0], np.cumprod(1 - np.asarray(beta, dtype=np.float64))]))

@@ -259,7 +259,8 @@ def normalise_of(normalise: Normalise | Sequence[Normalise]) -> tuple[Normalise,
 
 def _module(network: Any, spaces: Spaces, time: bool, seed: int) -> nn.Module:
     channels = spaces.u_shape[0]
-    return build(network, spaces.u_shape[1:], spaces.channels + time * channels, channels, time, seed)
+    periodic = tuple(kind == "periodic" for kind in spaces.kind)
+    return build(network, spaces.u_shape[1:], spaces.channels + time * channels, channels, time, seed, periodic)
 
 
 def _validation(objective: Callable[[Pairs, str], Objective], held_out: Pairs, batch: int) -> Callable[[nn.Module], float]:

@@ -19,7 +19,7 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..diffusion.chain import Diffusion
 from ..diffusion.reverse import Reverse, Rule, Sampler
-from ..diffusion.schedule import Spacing
+from ..diffusion.schedule import Schedule, Spacing
 from ..errors import UserError, nearest
 from ..learning.budget import Terms
 from ..learning.network import OWN, elements_of, normalise_of
@@ -48,6 +48,7 @@ from .surrogate import Surrogate, plain
 __all__ = ["PDNO"]
 
 AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
+FIELD_UPDATES = 10**6  # of `PDNO.field`: the budget ends training
 MEAN_SHARE = 0.85  # of the time, for the mean
 
 
@@ -61,7 +62,8 @@ class PDNO(Surrogate):
             a mean.
         mean: "auto" selects the best of several (`pdno.mean.choose`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`,
             or None: the paper's model, in which one network learns the whole distribution.
-        law: of the residuals: "auto" selects on held-out pairs, "gaussian", "diffusion", or a `pdno.residual.ResidualLaw`.
+        law: of the residuals: "auto" selects on held-out pairs, "gaussian", "diffusion", "resampled", or a
+            `pdno.residual.ResidualLaw`.
         residual_scale: kind of S, "scalar", "point", "mode", "both" or "auto", see `pdno.residual.scale`.
         variance: rule for σ_n, see `pdno.diffusion.reverse`.
         mix: weight of "gaussian" in the rule "mixed".
@@ -138,6 +140,23 @@ class PDNO(Surrogate):
         if test not in PDNO_TESTS:
             raise UserError(f"the paper has no test {test!r}; {nearest(test, PDNO_TESTS)}")
         return cls(**PDNO_TESTS[test](noisy))
+
+    @classmethod
+    def field(cls, budget: float = AUTO_BUDGET, **settings: Any) -> "PDNO":
+        """Return a diffusion of u itself with a small network: for distributions that a mean plus noise does not describe.
+
+        Such are several solution branches, modes that a whole field shares, random positions of fronts, hidden parameters. One
+        network learns the whole distribution, without a mean model: many cheap updates on noise levels that are log-spaced
+        from 0.004 to 40 standard deviations of u, and ten evaluations per member.
+
+        Args:
+            budget: seconds of training.
+            settings: further arguments of `PDNO`, such as kind="periodic", or others in place of these.
+        """
+        training = Training(updates=FIELD_UPDATES, batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)
+        diffusion = Diffusion(Schedule.geometric(), target="v")
+        field: dict[str, Any] = {"mean": None, "training": training, "sampler": "dpm", "steps": 10, "budget": budget}
+        return cls(**{"network": "local", "diffusion": diffusion, **field, **settings})
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
         """Select and train the mean, compute its residuals, then select and train their law."""

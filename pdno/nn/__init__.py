@@ -3,8 +3,20 @@
 from .base import DenoisingNetwork, GridNetwork, RegressionNetwork
 from .build import NETWORKS, build
 from .fno import FNO
+from .local import LocalFNO
 from .slim import Slim
 from .spectral import Spectral
 from .unet import UNet
 
-__all__ = ["FNO", "NETWORKS", "DenoisingNetwork", "GridNetwork", "RegressionNetwork", "Slim", "Spectral", "UNet", "build"]
+__all__ = [
+    "FNO",
+    "NETWORKS",
+    "DenoisingNetwork",
+    "GridNetwork",
+    "LocalFNO",
+    "RegressionNetwork",
+    "Slim",
+    "Spectral",
+    "UNet",
+    "build",
+]

@@ -11,16 +11,25 @@ from torch import nn
 from ..errors import UserError, nearest
 from .base import GridNetwork
 from .fno import FNO
+from .local import LocalFNO
 from .slim import Slim
 from .spectral import Spectral
 from .unet import UNet
 
 __all__ = ["NETWORKS", "build"]
 
-NETWORKS: dict[str, type[GridNetwork]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral}
+NETWORKS: dict[str, type[GridNetwork]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral, "local": LocalFNO}
 
 
-def build(network: Any, grid: tuple[int, ...], in_channels: int, out_channels: int, time: bool, seed: int) -> nn.Module:
+def build(
+    network: Any,
+    grid: tuple[int, ...],
+    in_channels: int,
+    out_channels: int,
+    time: bool,
+    seed: int,
+    periodic: tuple[bool, ...] = (),
+) -> nn.Module:
     """Return a network for a grid, with weights that are a function of the seed.
 
     Args:
@@ -31,6 +40,7 @@ def build(network: Any, grid: tuple[int, ...], in_channels: int, out_channels: i
         out_channels: channels of the output.
         time: whether the network depends on the step n.
         seed: of the initial weights.
+        periodic: whether each axis is periodic, for networks whose modes depend on it; default: none is.
 
     Returns:
         A module that maps (n, v, a) with time=True, otherwise a, to (batch, out_channels, *grid).
@@ -57,14 +67,17 @@ def build(network: Any, grid: tuple[int, ...], in_channels: int, out_channels: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         try:
-            return NETWORKS[kind](**{**shared, **_small_grid_settings(kind, grid), **settings})
+            return NETWORKS[kind](**{**shared, **_grid_settings(kind, grid, periodic), **settings})
         except TypeError as error:
             raise UserError(f"the network {kind!r} does not take these settings: {error}") from None
 
 
-def _small_grid_settings(kind: str, grid: tuple[int, ...]) -> dict[str, Any]:
-    """Return settings for grids that are too small for the defaults of a network."""
+def _grid_settings(kind: str, grid: tuple[int, ...], periodic: tuple[bool, ...]) -> dict[str, Any]:
+    """Return settings that the grid asks for: modes that fit its boundary, and fewer on grids that are too small."""
     side = min(grid)
+    if kind == "local":
+        few = {"modes": 10, "width": 40} if len(grid) == 2 else {}
+        return {"periodic": list(periodic) if periodic else [False] * len(grid), **few}
     if kind == "fno" and side < 24:
         return {"modes": max(1, side // 2)}
     if kind == "spectral" and side < 47:

@@ -6,6 +6,7 @@ from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
 from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .resampled import Resampled
 
 __all__ = [
     "LAWS",
@@ -14,6 +15,7 @@ __all__ = [
     "Exact",
     "Gaussian",
     "Inputs",
+    "Resampled",
     "ResidualLaw",
     "Residuals",
     "Rows",

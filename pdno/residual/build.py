@@ -10,10 +10,11 @@ from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
 from .law import ResidualLaw
+from .resampled import Resampled
 
 __all__ = ["LAWS", "check_law_name", "law_from_state"]
 
-LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Diffused)}
+LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Resampled, Diffused)}
 
 
 def check_law_name(law: str) -> None:

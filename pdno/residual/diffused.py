@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from .._typing import Array
+from ..basis import Kind
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..diffusion.chain import Denoiser, Diffusion
@@ -132,7 +133,8 @@ class Diffused(ResidualLaw, Density):
         pairs = self._normalised(residuals, terms.seed, "train")
         validation = None if held_out is None else self._normalised(held_out, terms.seed, "validation")
         elements = tuple(g.linear for g in residuals.elements)
-        spaces, normalise = Spaces.of(pairs), normalise_of((self.normalise, "none"))
+        kinds: list[Kind] = ["periodic" if p else "cell" for p in residuals.periodic]
+        spaces, normalise = Spaces.of(pairs, kind=kinds or "cell"), normalise_of((self.normalise, "none"))
         settings: dict[str, Any] = {"normalise": normalise, "elements": elements, "time": True}
         net = NetworkOnPairs.build(self.network, pairs, spaces, terms, **settings)
         self.networks = (net,)

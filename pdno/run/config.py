@@ -85,7 +85,7 @@ class ModelSection(Section):
 class NetworkSection(Section):
     """Kind and settings of the network, as in `pdno.nn.build`; None for the network's own default."""
 
-    kind: Literal["auto", "unet", "fno", "slim", "spectral", "zero"] = "auto"
+    kind: Literal["auto", "unet", "fno", "slim", "spectral", "local", "zero"] = "auto"
     base: int | None = None
     multipliers: list[int] | None = None
     modes: int | None = None
@@ -100,7 +100,7 @@ class NetworkSection(Section):
 class DiffusionSection(Section):
     """The forward chain, see `pdno.Diffusion`."""
 
-    schedule: Literal["cosine", "linear"] = "cosine"
+    schedule: Literal["cosine", "linear", "geometric"] = "cosine"
     n_steps: int = 100
     base: str = "white"
     target: Target | Literal["auto"] = "auto"  # "auto": "v" for the residuals of a mean, "u0" without a mean
@@ -156,8 +156,8 @@ class Config(Section):
         """Return the settings of a preset.
 
         Args:
-            name: "auto"; a baseline, "linear", "kernel", "fno" or "unet"; or "paper:TEST" or "paper:TEST:noisy", where TEST is
-                one of the paper's tests.
+            name: "auto"; "field", the diffusion of `pdno.PDNO.field`; a baseline, "linear", "kernel", "fno" or "unet"; or
+                "paper:TEST" or "paper:TEST:noisy", where TEST is one of the paper's tests.
 
         Raises:
             UserError: if there is no such preset.
@@ -166,24 +166,32 @@ class Config(Section):
         test, _, noisy = rest.partition(":")
         if name == "auto":
             return cls()
+        if name == "field":
+            return cls.of(PDNO.field())
         if name in BASELINES:
             return cls(model=ModelSection(kind=name))  # type: ignore[arg-type]
         if kind == "paper" and test in PDNO_TESTS and noisy in ("", "noisy"):
             return cls.of(PDNO.paper(test, bool(noisy)))
         of_paper = [f"paper:{test}{suffix}" for suffix in ("", ":noisy") for test in PDNO_TESTS]
-        raise UserError(f"preset {name!r} is unknown; {nearest(name, ['auto', *BASELINES, *of_paper])}")
+        raise UserError(f"preset {name!r} is unknown; {nearest(name, ['auto', 'field', *BASELINES, *of_paper])}")
 
     @classmethod
     def of(cls, model: PDNO) -> "Config":
         """Return the settings of an untrained model."""
         chain = model.diffusion.schedule
-        names = [s for s in ("cosine", "linear") if np.allclose(getattr(Schedule, s)(chain.n_steps).gamma, chain.gamma)]
+        known = {name: getattr(Schedule, name)(chain.n_steps).gamma for name in ("cosine", "linear", "geometric")}
+        names = [name for name, gamma in known.items() if np.allclose(gamma, chain.gamma, rtol=1e-9, atol=0.0)]
         settings = model.settings()
         network = {"kind": settings["network"]} if isinstance(settings["network"], str) else dict(settings["network"])
         diffusion = {"schedule": names[0], "n_steps": chain.n_steps, "base": model.diffusion.law.text}
         return cls.model_validate(
             {
-                "model": {"normalise": model.normalise[1], "mean": settings["mean"] or "none", "law": settings["law"]},
+                "model": {
+                    "normalise": model.normalise[1],
+                    "mean": settings["mean"] or "none",
+                    "law": settings["law"],
+                    "budget": model.budget,
+                },
                 "network": network,
                 "diffusion": {**diffusion, "target": model.diffusion.target, "weight": model.diffusion.weight},
                 "reverse": settings["reverse"],

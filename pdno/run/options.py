@@ -127,11 +127,12 @@ Examples:
   pdno train darcy.zarr --out run --budget 10m
   pdno train mydata.mat --a force --u deflection --out run
   pdno train mydata.npz --symmetries reflection --grid vertex --out run
+  pdno train branches.npz --preset field --budget 10m --out run        several solutions for one input
   pdno train burgers.zarr --preset paper:burgers --out run --set training.epochs=100
   torchrun --nproc-per-node 2 -m pdno train darcy.zarr --out run
 
 \b
-Presets: auto; linear, kernel, fno, unet; paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
+Presets: auto; field; linear, kernel, fno, unet; paper:TEST and paper:TEST:noisy (elliptic1d, darcy, burgers, advection).
 Settings, in a TOML file (--config) or with --set SECTION.KEY=VALUE:
   model      kind mean law residual_scale symmetries grid normalise budget
   network    kind base multipliers modes width widths blocks patch layers coordinates

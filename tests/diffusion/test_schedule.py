@@ -142,3 +142,25 @@ def test_quadratic_spacing_is_fine_where_the_noise_level_is_low(steps, t_start) 
 
 def test_quadratic_spacing_by_hand() -> None:
     assert Schedule.cosine(100).subchain(5, spacing="quadratic").n.tolist() == [0, 4, 16, 36, 64, 100]
+
+
+# Geometric noise levels
+
+
+def test_geometric_levels_with_the_target_v_are_the_preconditioning_of_karras() -> None:
+    """D = c_skip x + c_out F with x = u₀ + σ ε, c_skip = 1/(1 + σ²), c_out = σ/√(1 + σ²), c_in x = v, F = −(the target v)."""
+    chain = Schedule.geometric(50, 0.01, 30.0)
+    sigma = np.geomspace(0.01, 30.0, 50)
+    np.testing.assert_allclose(chain.gamma[1:], 1 / (1 + sigma**2))
+    u0, eps = np.random.default_rng(0).standard_normal((2, 50))
+    gamma = chain.gamma[1:]
+    v, target = np.sqrt(gamma) * u0 + np.sqrt(1 - gamma) * eps, np.sqrt(gamma) * eps - np.sqrt(1 - gamma) * u0
+    x = u0 + sigma * eps
+    np.testing.assert_allclose(x / np.sqrt(1 + sigma**2), v)
+    np.testing.assert_allclose(x / (1 + sigma**2) - sigma / np.sqrt(1 + sigma**2) * target, u0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (2.0, 1.0), (-1.0, 1.0)])
+def test_geometric_levels_must_increase_from_above_zero(low, high) -> None:
+    with pytest.raises(UserError, match="noise levels must be positive and increase"):
+        Schedule.geometric(10, low, high)

@@ -76,8 +76,11 @@ def test_instances_are_copied() -> None:
     ("given", "message"),
     [
         ("kernle", r"mean 'kernle' is unknown; did you mean 'kernel'\? Expected one of auto, none, constant, linear"),
-        ("auto", "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral$"),
-        ("zero", "mean 'zero' is unknown; expected one of .*spectral$"),
+        (
+            "auto",
+            "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral, local$",
+        ),
+        ("zero", "mean 'zero' is unknown; expected one of .*local$"),
         (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
         (None, "mean = None: expected a name"),
         ({"degree": 2}, "mean = {'degree': 2}: expected settings with a name"),

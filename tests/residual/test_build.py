@@ -10,7 +10,7 @@ import pytest
 from pdno import Diffusion, Pairs, Schedule, UserError
 from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
-from pdno.residual import LAWS, Diffused, Exact, Gaussian, Inputs, ResidualLaw, Residuals, Rows, law_from_state
+from pdno.residual import LAWS, Diffused, Exact, Gaussian, Inputs, Resampled, ResidualLaw, Residuals, Rows, law_from_state
 from pdno.residual.build import check_law_name
 from pdno.residual.law import named_state
 from pdno.work import checkpoint
@@ -37,6 +37,8 @@ CASES = {
     "exact": lambda: trained(Exact()),
     "gaussian": lambda: trained(Gaussian("scalar")),
     "gaussian of different sizes": lambda: trained(Gaussian("point"), True),
+    "resampled": lambda: trained(Resampled()),
+    "resampled of different sizes": lambda: trained(Resampled(), True),
     "diffusion": lambda: trained(Diffused(TINY, Diffusion(Schedule.cosine(10), target="v"), training=TWO)),
     "diffusion of different sizes": lambda: trained(Diffused(TINY, SHORT, training=TWO, search_steps=False), True),
     "diffusion without errors": lambda: trained(

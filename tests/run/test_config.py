@@ -139,7 +139,8 @@ def test_what_is_wrong_with_set_is_one_line(setting, words) -> None:
 @pytest.mark.parametrize("name", ["papr:darcy", "paper:darci", "paper:darcy:noise", "paper", "automatic", ""])
 def test_an_unknown_preset_is_named(name) -> None:
     with pytest.raises(
-        UserError, match=f"preset '{name}' is unknown; .*[Ee]xpected one of auto, linear, kernel, fno, unet, paper:elliptic1d"
+        UserError,
+        match=f"preset '{name}' is unknown; .*[Ee]xpected one of auto, field, linear, kernel, fno, unet, paper:elliptic1d",
     ):
         Config.preset(name)
 
@@ -197,3 +198,9 @@ def test_the_settings_of_a_run_serve_another(tmp_path) -> None:
     (tmp_path / "config.toml").write_text(old.toml())
     new = Config().with_file(tmp_path / "config.toml")
     assert new == old.model_copy(update={"data": Config().data})
+
+
+def test_the_preset_of_field_diffusions_is_that_of_python() -> None:
+    config = Config.preset("field")
+    assert (config.diffusion.schedule, config.diffusion.target, config.network.kind) == ("geometric", "v", "local")
+    assert config.build().settings() == {**PDNO.field().settings(), "network": {"kind": "local"}}

@@ -245,19 +245,24 @@ CLOSED_FORM = [amplitude_gaussian, plain, repeats, sum_of_means, low_fidelity]
 NETWORKS = [
     default_1d,
     default_scalars,
-    no_mean,
-    paper_like,
-    functional,
-    kernel_symmetries,
     fno,
-    unet_symmetric,
-    mask_fixed,
-    two_channels,
     groups,
     two_grids,
     coarse_network,
 ]
-SLOW = [default_2d, network_mean_kept, linear_kept_sizes, mask_varying]
+SLOW = [
+    default_2d,
+    functional,
+    kernel_symmetries,
+    linear_kept_sizes,
+    mask_fixed,
+    mask_varying,
+    network_mean_kept,
+    no_mean,
+    paper_like,
+    two_channels,
+    unet_symmetric,
+]
 
 
 def record(cases: list[Callable[[], Arrays]]) -> None:

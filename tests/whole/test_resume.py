@@ -306,6 +306,7 @@ def descendants(pid: int) -> list[int]:
     return children + [d for child in children for d in descendants(child)]
 
 
+@pytest.mark.slow
 def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
     """Finished candidates are not trained again, and unfinished ones have the budget of the new session."""
     rng = np.random.default_rng(0)
@@ -330,7 +331,7 @@ def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
     assert [trial.name for trial in model.leaderboard][:4] == ["linear", "kernel", "fno-screening", "slim-screening"]
 
 
-@pytest.mark.parametrize("mean", ["kernel", {"name": "slim", "widths": [8]}])
+@pytest.mark.parametrize("mean", ["kernel", pytest.param({"name": "slim", "widths": [8]}, marks=pytest.mark.slow)])
 def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, monkeypatch) -> None:
     """Selecting again by the clock might select another one; predictions are those of an uninterrupted run."""
     rng = np.random.default_rng(0)

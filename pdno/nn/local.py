@@ -1,0 +1,158 @@
+r"""A Fourier neural operator with a local path, for one and two dimensions: many cheap updates instead of few large ones.
+
+    x ← x + B R Bᵀ z + L z,        z = norm(x),        then x ← x + W₂ σ(W₁((1 + s) norm(x) + t))
+
+B holds the lowest modes that fit the boundary along each axis (Fourier on periodic axes, cosines on others), with coefficients
+as averages over the nodes; R is a matrix between channels for each mode; L is a depthwise convolution of five points; W₁ and W₂
+act at each node. Norms are over channels only, never over space: they would remove the mean and the size of a field. s and t
+depend on the step n and on the mean and the mean square of the lifted channels over the field. The last layer is initialised
+with zero.
+
+Transforms are products with thin matrices. An operator of low modes alone cannot make members as rough as the data; the local
+path does.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .base import GridNetwork
+from .layers import STEP_WIDTH, sinusoid
+
+__all__ = ["LocalFNO"]
+
+TAPS = 5  # points of the local path
+TINY = 1e-6  # added to mean squares before the logarithm
+
+
+class LocalFNO(GridNetwork):
+    """A Fourier neural operator with a local path.
+
+    Args:
+        dim: 1 or 2.
+        modes: number of modes per axis; grids with fewer points use fewer.
+        width: number of hidden channels.
+        in_channels: channels of a, plus those of v with time=True.
+        out_channels: channels of the output.
+        time: whether the network depends on the step n.
+        layers: number of layers.
+        periodic: whether the axes are periodic, one for all or one each.
+
+    Good values: modes=25, width=48 in one dimension; modes=10, width=40 in two.
+
+    >>> LocalFNO(dim=1, modes=5, width=8, in_channels=2, time=True)(3, torch.randn(2, 1, 12), torch.randn(2, 1, 12)).shape
+    torch.Size([2, 1, 12])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        modes: int = 25,
+        width: int = 48,
+        in_channels: int = 1,
+        out_channels: int = 1,
+        time: bool = False,
+        layers: int = 4,
+        periodic: bool | Sequence[bool] = False,
+    ) -> None:
+        super().__init__(dim, in_channels, out_channels, time, None, modes=modes, width=width, layers=layers)
+        if dim > 2:
+            raise UserError(f"dim = {dim}: this network works in one and two dimensions; use an FNO")
+        self.periodic = (periodic,) * dim if isinstance(periodic, bool) else tuple(bool(p) for p in periodic)
+        self.settings["periodic"] = list(self.periodic)
+        self.modes = modes
+        coordinates = sum(2 if p else 1 for p in self.periodic)
+        self.lift = nn.Linear(in_channels + coordinates, width)
+        self.layers = nn.ModuleList(_Layer(dim, modes, width, self.periodic) for _ in range(layers))
+        self.embed = nn.Sequential(nn.Linear(2 * width + (STEP_WIDTH if time else 0), 64), nn.GELU(), nn.Linear(64, 64))
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, out_channels)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
+        grid = tuple(x.shape[2:])
+        fields = [x.movedim(1, -1), _coordinates(grid, self.periodic).to(x).expand(len(x), *grid, -1)]
+        y = self.lift(torch.cat(fields, -1))
+        space = tuple(range(1, y.ndim - 1))
+        known = [y.mean(space), y.square().mean(space).add(TINY).log()]
+        known += [] if n is None else [sinusoid(n, STEP_WIDTH, y.dtype)]
+        film = self.embed(torch.cat(known, -1))
+        bases = [_basis(points, self.modes, p).to(y) for points, p in zip(grid, self.periodic, strict=True)]
+        for layer in self.layers:
+            y = layer(y, film, bases)
+        out: Tensor = self.out(self.norm(y)).movedim(-1, 1)
+        return out
+
+
+class _Layer(nn.Module):
+    def __init__(self, dim: int, modes: int, width: int, periodic: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.dim, self.modes, self.periodic = dim, modes, periodic
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mix = nn.Parameter(0.5 * torch.randn(*(modes,) * dim, width, width) / width**0.5)
+        convolution = nn.Conv1d if dim == 1 else nn.Conv2d
+        self.local = convolution(width, width, TAPS, groups=width)
+        self.film = nn.Linear(64, 2 * width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        nn.init.zeros_(self.down.weight)
+        nn.init.zeros_(self.down.bias)
+
+    def forward(self, x: Tensor, film: Tensor, bases: list[Tensor]) -> Tensor:
+        z = self.norm1(x)
+        x = x + self._spectral(z, bases) + self._local(z)
+        scale, shift = self.film(film).reshape(len(x), *(1,) * self.dim, -1).chunk(2, -1)
+        out: Tensor = x + self.down(F.gelu(self.up(self.norm2(x) * (1 + scale) + shift)))
+        return out
+
+    def _spectral(self, z: Tensor, bases: list[Tensor]) -> Tensor:
+        """Return B R Bᵀ z: transforms are products with matrices (mode, node)."""
+        if self.dim == 1:
+            (b,) = bases
+            f = torch.einsum("mx,bxc->mbc", b / b.shape[1], z)
+            return torch.einsum("mx,mbc->bxc", b, torch.bmm(f, self.mix[: len(b)]))
+        b, c = bases
+        f = torch.einsum("kx,bxyc->bkyc", b / b.shape[1], z)
+        f = torch.einsum("ly,bkyc->klbc", c / c.shape[1], f)
+        f = torch.bmm(f.flatten(0, 1), self.mix[: len(b), : len(c)].flatten(0, 1)).reshape(f.shape)
+        f = torch.einsum("ly,klbc->bkyc", c, f)
+        return torch.einsum("kx,bkyc->bxyc", b, f)
+
+    def _local(self, z: Tensor) -> Tensor:
+        """Return the depthwise convolution of z, continued periodically or by its values at the ends."""
+        y, half = z.movedim(-1, 1), TAPS // 2
+        for axis, periodic in enumerate(self.periodic):
+            pad = [0, 0] * (self.dim - 1 - axis) + [half, half] + [0, 0] * axis
+            y = F.pad(y, pad, mode="circular" if periodic else "replicate")
+        out: Tensor = self.local(y).movedim(1, -1)
+        return out
+
+
+@lru_cache(maxsize=32)
+def _basis(points: int, modes: int, periodic: bool) -> Tensor:
+    """Return the lowest modes, orthonormal for averages over the nodes: (mode, node)."""
+    count, i = min(modes, points), np.arange(points)
+    if not periodic:
+        waves = np.cos(np.pi * np.arange(count)[:, None] * (i + 0.5) / points)
+        return torch.as_tensor(waves * np.where(np.arange(count) > 0, np.sqrt(2), 1.0)[:, None])
+    rows = [np.ones(points)]
+    for k in range(1, count // 2 + 1):
+        size = 1.0 if 2 * k == points else np.sqrt(2)
+        rows += [size * np.cos(2 * np.pi * k * i / points), size * np.sin(2 * np.pi * k * i / points)]
+    return torch.as_tensor(np.stack(rows[:count]))
+
+
+@lru_cache(maxsize=32)
+def _coordinates(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> Tensor:
+    """Return coordinates as channels, (*grid, coordinate): sine and cosine of periodic axes."""
+    columns = []
+    for axis, (points, wave) in enumerate(zip(grid, periodic, strict=True)):
+        x = (np.arange(points) + 0.5) / points
+        values = [np.sin(2 * np.pi * x), np.cos(2 * np.pi * x)] if wave else [2 * x - 1]
+        shape = [-1 if k == axis else 1 for k in range(len(grid))]
+        columns += [np.broadcast_to(v.reshape(shape), grid) for v in values]
+    return torch.as_tensor(np.stack(columns, axis=-1))

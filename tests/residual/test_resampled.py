@@ -1,0 +1,54 @@
+"""Resampled residuals: whole fields of the training pairs, with their joint structure, and their size by input."""
+
+import numpy as np
+import pytest
+
+import pdno
+from pdno import UserError
+from pdno.learning.budget import Terms
+from pdno.mean.base import pairs_of
+from pdno.residual import Residuals, Rows
+from pdno.residual.resampled import Resampled
+
+RNG = np.random.default_rng(0)
+
+
+def residuals(values: np.ndarray, a: np.ndarray | None = None) -> Residuals:
+    a = RNG.standard_normal(values.shape) if a is None else a
+    return Residuals(pairs_of(a, values), values)
+
+
+def rows(members: int, inputs: int = 1) -> Rows:
+    flat = np.arange(inputs * members)
+    return Rows(3, flat // members, flat % members, flat // members)
+
+
+def test_every_member_is_a_training_field_and_all_are_equally_probable() -> None:
+    values = np.where(np.arange(40) % 4 == 0, 1.0, -1.0)[:, None, None] * np.linspace(1, 2, 8)  # two branches, 1 : 3
+    law = Resampled().learn(residuals(values), None, Terms())
+    drawn = law.draw(residuals(values).inputs, rows(2000))
+    upper = (drawn > 0).all(axis=(1, 2))
+    assert (upper | (drawn < 0).all(axis=(1, 2))).all()
+    np.testing.assert_allclose(np.abs(drawn), np.broadcast_to(np.linspace(1, 2, 8), drawn.shape))
+    assert abs(upper.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 2000)  # fails by chance with probability 6e-5
+
+
+def test_sizes_that_depend_on_the_input_are_those_of_the_new_input() -> None:
+    size = np.exp(RNG.normal(size=(400, 1, 1)))
+    a = size * np.sin(np.linspace(0, 6, 32))
+    values = size * np.random.default_rng(1).normal(size=(400, 1, 32))
+    law = Resampled().learn(residuals(values, a), None, Terms())
+    new = np.array([0.3, 3.0])[:, None, None] * np.sin(np.linspace(0, 6, 32))
+    inputs = residuals(np.zeros((2, 1, 32)), new).inputs
+    drawn = law.draw(inputs, rows(500, inputs=2)).reshape(2, 500, 32)
+    ratio = drawn[1].std() / drawn[0].std()
+    assert law.std is None
+    assert 8 < ratio < 12.5  # 10, but for the error of the estimated slope
+
+
+def test_missing_outputs_are_refused() -> None:
+    a = RNG.standard_normal((30, 1, 8))
+    with pytest.raises(UserError, match="need complete fields"):
+        pdno.PDNO(mean="slim", law="resampled", training=pdno.Training(updates=1)).fit(
+            a, a, mask=RNG.random(a.shape) < 0.7, progress=False
+        )
