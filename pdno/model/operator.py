@@ -189,9 +189,10 @@ class PDNO(Surrogate):
         std = np.broadcast_to(mean.normalisation.std, (spaces.u_shape[0], *mean.normalisation.std.shape[1:]))
         ones, periodic = np.ones((1,) * len(spaces.u_shape)), tuple(kind == "periodic" for kind in spaces.kind)
         spread = Spread(Scale(std, ones, periodic, "scalar" if std[0].size == 1 else "point"))
-        residuals = [None if p is None else in_sample(mean, p, spaces, elements) for p in (pairs, held_out)]
+        validation = None if held_out is None else in_sample(mean, held_out, spaces, elements)
         law = self._diffused(search_steps=False).with_spread(spread)
-        return Law(spaces, mean, law.learn(residuals[0] or in_sample(mean, pairs, spaces), residuals[1], terms))
+        law.learn(in_sample(mean, pairs, spaces, elements), validation, terms)
+        return Law(spaces, mean, law, summary=(law.describe(),))
 
     def _diffused(self, search_steps: bool = True) -> Diffused:
         network = "auto" if self.network == "zero" else self.network
