@@ -1,4 +1,4 @@
-"""Solvers and their corrections: sums that are exact, fields that an interpolation resolves, and Darcy flow on coarse grids."""
+"""Solvers and their corrections: the factor of the solver, Darcy flow on coarse grids, scalars, residuals."""
 
 from copy import deepcopy
 from functools import partial
@@ -10,26 +10,11 @@ import pytest
 import pdno.mean.lowfidelity as module
 from pdno import UserError
 from pdno.equation import Darcy
-from pdno.grid import Axis, Grid, interpolate
-from pdno.mean import mean_from_state
-from pdno.mean.base import Mean, named_state, refitted
+from pdno.grid import interpolate
 from pdno.mean.kernel.kernel import Kernel
 from pdno.mean.linear.linear import Linear
 from pdno.mean.lowfidelity import LowFidelity
-from pdno.work.state import State, flatten
-from tests.mean.states import from_file, same_state
-
-PLAIN = {"log": False, "degree": 1, "smooth": False, "sparse": False}
-RESOLVED = ["linear", "cosines", "sines", "periodic", "left"]
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape)
-
-
-def wavy(a) -> np.ndarray:
-    """A nonlinear map, on the grid of a."""
-    return np.sin(np.cumsum(a, axis=-1)) + 0.3 * a**2
+from tests.mean.problems import PLAIN, Nothing, normal, wavy
 
 
 def relative(v: np.ndarray, u: np.ndarray) -> float:
@@ -38,33 +23,16 @@ def relative(v: np.ndarray, u: np.ndarray) -> float:
     return float((size[0] / size[1]).mean())
 
 
-class Nothing(Mean):
-    """No correction."""
+def coarse(a) -> np.ndarray:
+    """Solutions on half as many points, with geometric means of coefficients."""
+    n = a.shape[-1] // 2
+    return Darcy(n).solve(np.exp(np.log(a).reshape(len(a), 1, n, 2, n, 2).mean(axis=(3, 5))))
 
-    name = "nothing"
-    shape: tuple[int, ...]
 
-    def learn(self, pairs, held_out, terms) -> "Nothing":
-        self.target, self.scalars, self.shape = pairs.filled, pairs.scalars, pairs.u.shape[1:]
-        return self
-
-    def __call__(self, a, scalars=None) -> np.ndarray:
-        return np.zeros((len(a), *self.shape))
-
-    def residuals(self, a, u, scalars=None, group=None, count=5, seed=0) -> np.ndarray:
-        return refitted(self, a, u, scalars, group, count, seed)
-
-    def describe(self) -> str:
-        return "Zero."
-
-    def state(self) -> State:
-        return State({"shape": list(self.shape)})
-
-    @classmethod
-    def from_state(cls, state) -> "Nothing":
-        new = cls()
-        new.shape = tuple(state.settings["shape"])
-        return new
+def darcy(pairs: int, seed: int, points: int = 32) -> tuple[np.ndarray, ...]:
+    equation = Darcy(points)
+    a, new = equation.sample_input(pairs, seed=seed), equation.sample_input(40, seed=seed + 100)
+    return a, equation.solve(a), new, equation.solve(new)
 
 
 # The factor
@@ -145,72 +113,7 @@ def test_the_factor_is_estimated_from_some_of_many_pairs(monkeypatch) -> None:
     np.testing.assert_allclose(correction.target, u - seeds[0] * wavy(a), atol=1e-12)  # of all pairs
 
 
-# Interpolation
-
-
-def series(name: str, nodes: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Four functions that the interpolation of this name resolves, with coefficients that are not affine in a."""
-    waves = np.arange(4)
-    functions = {
-        "linear": lambda x: np.stack([np.ones(len(x)), x, 1 - x, 3 * x - 2]),
-        "left": lambda x: np.stack([np.ones(len(x)), x, 1 - x, 3 * x - 2]),
-        "cosines": lambda x: np.cos(np.pi * waves[:, None] * x),
-        "sines": lambda x: np.sin(np.pi * (1 + waves[:, None]) * x),
-        "periodic": lambda x: np.cos(2 * np.pi * (waves[:, None] // 2 + 1) * x + waves[:, None]),
-    }
-    return np.cos(3 * a[:, :, :4]) @ functions[name](nodes)
-
-
-@pytest.mark.parametrize("points", [(9, 24), (24, 9)])
-@pytest.mark.parametrize("name", RESOLVED)
-def test_what_an_interpolation_resolves_is_exact(name, points) -> None:
-    kind = name if name in ("periodic", "left") else "cell"
-    x, y = (Axis(n, kind).nodes for n in points)
-    a, new = normal(50, 2, 5), normal(9, 2, 5, seed=1)
-    mean = LowFidelity(partial(series, name, x), Nothing(), kind=kind).fit(a, 2 * series(name, y, a))
-    np.testing.assert_allclose(mean.factor, 2, rtol=1e-9)
-    np.testing.assert_allclose(mean(new), 2 * series(name, y, new), atol=1e-8)
-    if kind == "cell":
-        assert mean.interpolation == name
-
-
-def test_axes_of_different_kinds() -> None:
-    grids = [Grid((Axis(n, "periodic"), Axis(m, "vertex", name="y"))) for n, m in ((8, 7), (12, 16))]
-    a, new = normal(50, 1, 5), normal(9, 1, 5, seed=1)
-
-    def field(grid: Grid, a: np.ndarray) -> np.ndarray:
-        x, y = grid.mesh()
-        turned = np.cos(2 * np.pi * x[None, None] + a[:, :, :1, None])
-        return np.exp(a[:, :, 1:2, None]) + turned * np.cos(3 * np.pi * y)
-
-    mean = LowFidelity(partial(field, grids[0]), Nothing(), kind=("periodic", "vertex")).fit(a, field(grids[1], a))
-    assert mean.interpolation == "cosines"
-    np.testing.assert_allclose(mean(new), field(grids[1], new), atol=1e-9)
-    with pytest.raises(UserError, match=r"got 3 kinds of axes for a grid of \(12, 16\)"):
-        LowFidelity(partial(field, grids[0]), kind=["cell"] * 3).fit(a, field(grids[1], a))
-
-
-def test_grids_of_two_points_and_of_one() -> None:
-    a = normal(30, 1, 5)
-    for kind in ("vertex", "cell", "periodic", "left"):
-        assert np.isfinite(LowFidelity(lambda x: wavy(x)[:, :, :2], kind=kind).fit(a, wavy(a))(a)).all()
-    same = LowFidelity(lambda x: wavy(x)[:, :, None], Nothing()).fit(a, 2 * wavy(a)[:, :, None])
-    np.testing.assert_allclose(same(a), 2 * wavy(a)[:, :, None], atol=1e-10)
-
-
 # Darcy flow
-
-
-def coarse(a) -> np.ndarray:
-    """Solutions on half as many points, with geometric means of coefficients."""
-    n = a.shape[-1] // 2
-    return Darcy(n).solve(np.exp(np.log(a).reshape(len(a), 1, n, 2, n, 2).mean(axis=(3, 5))))
-
-
-def darcy(pairs: int, seed: int, points: int = 32) -> tuple[np.ndarray, ...]:
-    equation = Darcy(points)
-    a, new = equation.sample_input(pairs, seed=seed), equation.sample_input(40, seed=seed + 100)
-    return a, equation.solve(a), new, equation.solve(new)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -337,120 +240,3 @@ def test_cost_is_that_of_the_correction() -> None:
 
     assert LowFidelity(wavy).cheap_folds
     assert not LowFidelity(wavy, Costly()).cheap_folds
-
-
-# Saving, and mistakes
-
-
-@pytest.mark.parametrize("correction", [Linear, Kernel])
-@pytest.mark.parametrize("step", [1, 2])
-def test_a_saved_mean_is_restored_bitwise(correction, step) -> None:
-    a, s = normal(40, 2, 8), normal(40, 1, seed=1)
-
-    def solver(x, scalars) -> np.ndarray:
-        return wavy(x)[:, :, ::step] + scalars[:, :, None]
-
-    mean = LowFidelity(solver, correction(), kind=["vertex"]).fit(a, 2 * wavy(a) + a**3, s)
-    state = from_file(mean.state())
-    assert all(array.dtype == np.float64 for array in flatten(state)[0].values())
-    assert state.parts["correction"].settings["name"] == correction.name
-    again = LowFidelity.from_state(state, solver)
-    np.testing.assert_array_equal(again(a, s), mean(a, s))
-    assert again.describe() == mean.describe()
-    assert same_state(again.state(), mean.state())
-    with pytest.raises(UserError, match="the array 'factor' of a LowFidelity mean is missing"):
-        LowFidelity.from_state(State(state.settings, {}, state.parts), solver)
-    other = LowFidelity.from_state(state, lambda x, scalars: solver(x, scalars)[:, :, :3])
-    with pytest.raises(
-        UserError, match=r"'<lambda>' returns fields of shape \(2, 3\), expected \(2, .*as in training; use the same"
-    ):
-        other(a, s)
-
-
-def test_the_solver_is_not_saved() -> None:
-    a = normal(20, 1, 6)
-    mean = LowFidelity(wavy).fit(a, a)
-    with pytest.raises(UserError, match="code, which is not saved; pass it"):
-        LowFidelity.from_state(mean.state())
-    with pytest.raises(UserError, match="'lowfidelity' of your own"):
-        mean_from_state(named_state(mean))
-
-
-def test_missing_array_of_the_correction() -> None:
-    a = normal(20, 1, 6)
-    state = LowFidelity(wavy, Kernel("matern52")).fit(a, a).state()
-    del state.parts["correction"].arrays["numbers"]
-    with pytest.raises(UserError, match=r"arrays \['numbers'\] of a kernel mean are missing"):
-        LowFidelity.from_state(state, wavy)
-
-
-def test_description() -> None:
-    a = normal(40, 2, 8)
-    mean = LowFidelity(lambda x: wavy(x)[:, :, ::2], Linear(**PLAIN), kind="vertex")
-    assert mean.describe() == "A solver ('<lambda>') whose correction has not been trained."
-    mean.fit(a, np.array([2.0, -1.0])[:, None] * wavy(a))
-    how = {"linear": "linearly", "cosines": "by cosines", "sines": "by sines"}[mean.interpolation]
-    factors = f"{mean.factor[0]:.3g} and {mean.factor[1]:.3g}"
-    correction = mean.correction.describe()
-    assert mean.describe() == f"The solver '<lambda>' times {factors}, interpolated {how}; its correction: {correction}"
-    assert "interpolated" not in LowFidelity(wavy).fit(a, wavy(a)).describe()
-
-
-@pytest.mark.parametrize(
-    ("solver", "message"),
-    [
-        (lambda a: a[1:], r"returns shape \(19, 1, 6\), expected \(20, 1, points\); return \(sample, channel"),
-        (lambda a: np.concatenate([a, a], axis=1), r"returns shape \(20, 2, 6\), expected \(20, 1, points\)"),
-        (lambda a: a[:, 0], r"returns shape \(20, 6\), expected \(20, 1, points\)"),
-        (lambda a: a[..., None], r"returns shape \(20, 1, 6, 1\)"),
-        (lambda a: a[:, :, :1], r"returns shape \(20, 1, 1\), which cannot be interpolated .* at least two points"),
-        (lambda a: a[:, :, :0], r"returns shape \(20, 1, 0\), which cannot be interpolated"),
-        (lambda a: None, r"returns shape \(\), expected \(20, 1, points\)"),
-        (lambda a: {"u": a}, "returns dict, expected an array of numbers"),
-        (
-            lambda a: np.where(np.arange(20)[:, None, None] % 10 == 3, np.nan, a),
-            "NaN or infinite values for 2 of 20 inputs, the first of which is number 3, expected finite numbers; correct it",
-        ),
-        (lambda a: a + np.inf, "NaN or infinite values for 20 of 20"),
-    ],
-)
-def test_solutions_are_checked(solver, message) -> None:
-    a = normal(20, 1, 6)
-    with pytest.raises(UserError, match=f"^the solver '<lambda>' .*({message})"):
-        LowFidelity(solver).fit(a, a)
-
-
-def test_solutions_for_new_inputs_are_checked() -> None:
-    a = normal(20, 1, 6)
-    mean = LowFidelity(lambda x: np.where(x > 50, np.nan, x)).fit(a, wavy(a))
-    with pytest.raises(UserError, match="for 1 of 20 inputs, the first of which is number 0"):
-        mean(a + 100 * (np.arange(20) == 0)[:, None, None])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"solver": 3}, "solver = 3: expected a function of a"),
-        ({"correction": "linear"}, "correction = 'linear': expected a mean model"),
-        ({"kind": "cells"}, "kind 'cells' of an axis is unknown; did you mean 'cell'"),
-        ({"kind": ["cell", None]}, "kind None of an axis is unknown"),
-    ],
-)
-def test_settings_are_checked(arguments, message) -> None:
-    with pytest.raises(UserError, match=message):
-        LowFidelity(**{"solver": wavy} | arguments)
-
-
-def test_data_are_checked() -> None:
-    a = normal(20, 1, 6)
-    for wrong in ((a, a[1:]), (a, a[:, 0, 0]), (a, a, a[1:, 0]), (a, a, a), (a[:0], a[:0])):
-        with pytest.raises(UserError, match=r"a, u and scalars have shapes .*the same number of samples"):
-            LowFidelity(wavy).fit(*wrong)
-    for i, name in enumerate(("inputs", "outputs", "scalars")):
-        data = [a.copy(), a.copy(), a[:, 0].copy()]
-        data[i][0] = np.nan
-        with pytest.raises(UserError, match=f"^{name} contain NaN"):
-            LowFidelity(wavy).fit(*data)
-    for use in (lambda mean: mean(a), lambda mean: mean.state()):
-        with pytest.raises(UserError, match="the correction of 'wavy' has not been trained; call fit"):
-            use(LowFidelity(wavy))

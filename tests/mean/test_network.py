@@ -1,73 +1,26 @@
-"""A network as a mean model: training, symmetries, other meshes, saving."""
+"""A network as a mean model: training, masks, budgets, residuals, descriptions, and mistakes."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import save
-from torch import Tensor, nn
+from torch import Tensor
 
 import pdno.learning.budget
 import pdno.learning.loop
 from pdno import Pairs, Training, UserError
-from pdno.draw import generator
-from pdno.grid import Grid
 from pdno.learning.budget import Terms
-from pdno.mean import Mean, Network, mean_from_state
-from pdno.mean.base import named_state
-from pdno.symmetry import average, group
+from pdno.mean import Network
 from pdno.work.state import State, flatten
+from tests.mean.networks import QUIET, SHORT, SLIM, SPECTRAL, Factor, noise, same_arrays, short, waves
 from tests.mean.states import from_file, same_state
-
-SLIM = {"kind": "slim", "widths": [8, 16], "blocks": 1}
-SPECTRAL = {"kind": "spectral", "modes": 4, "width": 12, "layers": 2}
-SHORT = Training(updates=4, batch=4, rate=1e-2, ema=0.5)
-QUIET = Terms(progress=False)
-
-
-class Factor(nn.Module):
-    """a ↦ factor·a."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.ones(1))
-
-    def forward(self, a: Tensor) -> Tensor:
-        return self.factor * a
-
-
-def noise(samples: int, *shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(samples, *(shape or (1, 16))))
-
-
-def waves(samples: int, points: int = 16, seed: int = 0) -> np.ndarray:
-    """Random periodic functions with frequencies 1 and 2: (samples, 1, points)."""
-    angles = 2 * np.pi * np.outer([1, 2], np.arange(points) / points)
-    return noise(samples, 1, 4, seed=seed) @ np.concatenate([np.cos(angles), np.sin(angles)])
 
 
 def operator(a: np.ndarray) -> np.ndarray:
     """A quarter of the period later, with a bend."""
     late = np.roll(a, a.shape[-1] // 4, axis=-1)
     return 3 + 2 * late + 0.2 * late**2
-
-
-def short(network: object = SLIM, a: np.ndarray | None = None, **settings: object) -> Network:
-    """A network after a few steps, on noise."""
-    a = noise(12) if a is None else a
-    return Network(network, training=SHORT, **settings).fit(a, np.cumsum(a, axis=-1))
-
-
-def same_arrays(x: Mean, y: Mean) -> bool:
-    ours, theirs = (flatten(mean.state())[0] for mean in (x, y))
-    return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
-
-
-def without_symmetries(mean: Network) -> Network:
-    """The same network, whose predictions are not averaged."""
-    state = mean.state()
-    return Network.from_state(State({**state.settings, "symmetries": []}, state.arrays, state.parts))
 
 
 def other_widths(state: State) -> State:
@@ -200,171 +153,21 @@ def test_residuals_are_those_of_copies_trained_without_the_pair() -> None:
     assert same_state(before, mean.state())
 
 
-# Symmetries
+def test_channels_count_alike_whatever_their_units() -> None:
+    """The loss does not change if a channel is measured in other units."""
+    rng = np.random.default_rng(0)
+    a, u = rng.standard_normal((30, 1, 16)), rng.standard_normal((30, 2, 16)) + 1
+    losses = []
+    for unit in (1.0, 1e5):
+        v = u * np.array([1.0, unit])[:, None]
+        dims = ("sample", "channel", "x")
+        pairs = Pairs.of(a, v, dims=(dims, dims))
+        network = Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
+        losses.append([row["loss"] for row in network.trained.history])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("symmetries", "kind", "shape"),
-    [
-        ("reflection", "cell", (1, 12)),
-        ("reflection", "cell", (2, 8, 12)),
-        ("square", "cell", (1, 8, 8)),
-        ("odd-reflection", "periodic", (1, 16)),
-    ],
-)
-def test_averages_over_a_small_group_are_equivariant(symmetries, kind, shape) -> None:
-    """For any weights, up to the rounding of a sum; without the average they are not."""
-    mean = short(a=noise(12, *shape), symmetries=symmetries, kind=kind)
-    plain = without_symmetries(mean)
-    new = noise(3, *shape, seed=1)
-    elements = group(symmetries, Grid.uniform(shape[1:], kind=kind))
-    assert len(elements) == len(mean.trained.elements) <= 8
-    for g in elements[1:]:
-        np.testing.assert_allclose(mean(g.on_a(new)), g.on_u(mean(new)), rtol=0, atol=1e-12)
-        assert np.abs(plain(g.on_a(new)) - g.on_u(plain(new))).max() > 1e-3
-    np.testing.assert_allclose(mean(new), average(plain, new, elements), rtol=0, atol=1e-12)
-
-
-def test_averages_over_a_large_group_take_eight_elements() -> None:
-    mean = short(a=noise(12), symmetries="translation", kind="periodic")
-    plain, new = without_symmetries(mean), noise(3, seed=1)
-    assert len(mean.trained.elements) == 16
-    np.testing.assert_allclose(mean(new), average(plain, new, mean.trained.elements, 8), rtol=0, atol=1e-12)
-    everywhere = average(plain, new, mean.trained.elements)
-    assert 1e-6 < np.abs(mean(new) - everywhere).max() < np.abs(plain(new) - everywhere).max()
-
-
-def test_the_element_of_a_pair_is_a_function_of_seed_place_and_step() -> None:
-    a, u = noise(12), noise(12, seed=1)
-    mean = Network(SLIM, "translation", "periodic", "none", SHORT).fit(a, u)
-    get, rows = mean.trained.rows(Pairs.of(a, u), 7), np.array([3, 3, 11, 0, 5])
-    for first, step in ((0, 0), (4, 0), (0, 9)):
-        turned_a, turned_u, mask = get(rows, first, step)
-        assert mask is None
-        for place, row in enumerate(rows):
-            k = generator(7, "symmetry", first + place, step).integers(16)
-            for turned, x in ((turned_a, a), (turned_u, u)):
-                np.testing.assert_array_equal(turned[place], np.roll(x[row], k, axis=-1).astype(np.float32))
-    halves = [get(rows[:2], 0, 9)[0], get(rows[2:], 2, 9)[0]]  # as if two processes shared a batch
-    np.testing.assert_array_equal(torch.cat(halves), get(rows, 0, 9)[0])
-    np.testing.assert_array_equal(
-        mean.trained.rows(Pairs.of(a, u))(rows)[0], a[rows].astype(np.float32)
-    )  # held out: not transformed
-
-
-def test_training_transforms_the_pairs() -> None:
-    """Two runs are equal, and differ from one with other symmetries or none; the weights of the network are compared."""
-    runs = [short(symmetries=names, kind="periodic") for names in ("translation", "translation", "odd-reflection", ())]
-    assert same_arrays(runs[0], runs[1])
-    weights = [flatten(run.state())[0]["network.weights.out.weight"] for run in runs]
-    assert not np.array_equal(weights[0], weights[2])
-    assert not np.array_equal(weights[0], weights[3])
-
-
-# Another mesh
-
-
-def test_the_network_may_work_on_a_coarser_mesh() -> None:
-    """Functions that both meshes resolve: as a network that is trained on every second point."""
-    a, new = waves(20, 32), waves(5, 32, seed=1)
-    u = np.roll(a, 8, axis=-1)
-    mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(a, u)
-    coarse = Network(SPECTRAL, kind="periodic", training=SHORT).fit(a[..., ::2], u[..., ::2])
-    assert mean.trained.spaces.u_shape == (1, 16)
-    assert mean(new).shape == (5, 1, 32)
-    np.testing.assert_allclose(mean(new)[..., ::2], coarse(new[..., ::2]), rtol=0, atol=1e-4)
-    spectrum = np.abs(np.fft.rfft(mean(new)))
-    assert spectrum[..., 9:].max() < 1e-12 * spectrum.max()  # between them is the series through these points
-
-
-def test_predictions_are_on_the_mesh_of_the_input() -> None:
-    mean = Network(SPECTRAL, kind="periodic", training=SHORT, points=16).fit(waves(20, 32), 1 + waves(20, 32))
-    learned = mean(waves(5, 32, seed=1))
-    for points in (16, 48, 160):
-        found = mean(waves(5, points, seed=1))
-        assert found.shape == (5, 1, points)
-        np.testing.assert_allclose(found[..., :: points // 16], learned[..., ::2], rtol=0, atol=1e-5)
-
-
-def test_a_mesh_of_cells_keeps_the_symmetry() -> None:
-    a, new = noise(12, 1, 12, 12), noise(3, 1, 12, 18, seed=1)
-    mean = Network(SLIM, "reflection", "cell", training=SHORT, points=8).fit(a, a)
-    assert mean(new).shape == new.shape
-    for axis in (2, 3):
-        np.testing.assert_allclose(mean(np.flip(new, axis)), np.flip(mean(new), axis), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        Pairs.of(noise(8), noise(8), mask=noise(8) > 0),
-        Pairs.of(noise(8), noise(8, 1, 24), dims=(("sample", "channel", "x"),) * 2),
-    ],
-    ids=["mask", "grids"],
-)
-def test_another_mesh_needs_one_grid_without_missing_values(pairs) -> None:
-    with pytest.raises(
-        UserError, match="another mesh needs inputs and outputs on one grid, without missing values; omit `points`"
-    ):
-        Network(SLIM, training=SHORT, points=8).learn(pairs, None, QUIET)
-    Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
-
-
-# Saving
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"symmetries": "translation", "kind": ["periodic"]},
-        {"points": 8, "kind": "periodic"},
-        {"normalise": ("none", "pointwise")},
-    ],
-    ids=lambda settings: "-".join(settings) or "plain",
-)
-def test_a_saved_network_is_restored_bitwise(settings) -> None:
-    mean, new = short(**settings), noise(5, seed=1)
-    again = mean_from_state(from_file(named_state(mean)))
-    assert isinstance(again, Network)
-    np.testing.assert_array_equal(again(new), mean(new))
-    assert same_state(again.state(), mean.state())
-    assert (again.label, again.describe(), again.parameters) == (mean.label, mean.describe(), mean.parameters)
-    assert again.training == SHORT
-    again.fit(noise(12), np.cumsum(noise(12), axis=-1))
-    assert same_arrays(again, mean)  # settings are enough to train it again
-
-
-@pytest.mark.parametrize("budget", [None, 7.0])
-def test_settings_of_training_are_saved(budget) -> None:
-    mean = Network(SLIM, training=SHORT, budget=budget).fit(noise(12), noise(12, seed=1))
-    again = Network.from_state(from_file(mean.state()))
-    assert (again.training, again.budget) == (SHORT, budget)
-    state = mean.state()
-    plain = Network.from_state(State({**state.settings, "training": None}, state.arrays, state.parts))
-    assert plain.training is None
-
-
-def test_own_code_is_given_when_a_network_is_restored() -> None:
-    a = noise(12)
-    mean = Network(Factor(), training=SHORT).fit(a, 3 * a)
-    with pytest.raises(UserError, match="the weights of a network of your own; pass it"):
-        Network.from_state(from_file(mean.state()))
-    again = Network.from_state(from_file(mean.state()), Factor())
-    np.testing.assert_array_equal(again(a), mean(a))
-    symmetric = Network(SLIM, symmetries=[(np.negative, np.negative)], training=SHORT).fit(a, a)
-    with pytest.raises(UserError, match="with symmetries of your own is code, which is not saved"):
-        Network.from_state(from_file(symmetric.state()))
-
-
-def test_scalars_and_double_precision_are_restored_bitwise() -> None:
-    a, s = noise(12), noise(12, 2, seed=1)
-    pairs = Pairs.of(a, a, scalars=s)
-    mean = Network(SLIM, training=SHORT).learn(pairs, None, Terms(precision="64-true", progress=False))
-    assert flatten(mean.state())[0]["network.weights.out.weight"].dtype == np.float64
-    again = Network.from_state(from_file(mean.state()))
-    np.testing.assert_array_equal(again(a, s), mean(a, s))
-    assert same_arrays(again, mean)
+# Descriptions, and mistakes
 
 
 def test_sentence() -> None:
@@ -423,17 +226,3 @@ def test_a_network_whose_training_failed_does_not_predict() -> None:
         mean.fit(noise(12, 1, 1), noise(12, 1, 1))
     with pytest.raises(UserError, match="has not been trained"):
         mean(noise(2))
-
-
-def test_channels_count_alike_whatever_their_units() -> None:
-    """The loss does not change if a channel is measured in other units."""
-    rng = np.random.default_rng(0)
-    a, u = rng.standard_normal((30, 1, 16)), rng.standard_normal((30, 2, 16)) + 1
-    losses = []
-    for unit in (1.0, 1e5):
-        v = u * np.array([1.0, unit])[:, None]
-        dims = ("sample", "channel", "x")
-        pairs = Pairs.of(a, v, dims=(dims, dims))
-        network = Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
-        losses.append([row["loss"] for row in network.trained.history])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
