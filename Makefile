@@ -51,7 +51,7 @@ bench-auto: $(READY)  ## compare the default with baselines, an hour; DATA=FOLDE
 	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 	$(BIN)/python -m benchmarks.tables
 
-bench-laws: $(READY)  ## distributions with a known truth, two hours; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …'
+bench-laws: $(READY)  ## distributions with a known truth, hours; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …'
 	$(BIN)/python -m benchmarks.laws $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS))
 	$(BIN)/python -m benchmarks.tables
 

@@ -1,8 +1,8 @@
 """Learn distributions with a known truth and write scores relative to draws of the truth to results/laws.json.
 
 Run by ``make bench-laws``; BUDGET is the training time of each model in seconds, ONLY names some of the laws of
-`benchmarks.gallery`. The whole gallery takes two hours with the two methods: "pdno" is the plain default, "pdno-field" a
-diffusion of u itself with a small network, without a mean model.
+`benchmarks.gallery`. The method "pdno-field", a diffusion of u itself with a small network, takes an hour for all of them. The
+method "pdno", the plain default, takes much longer if it keeps a diffusion, because its members are slow to draw.
 """
 
 import argparse
