@@ -56,6 +56,7 @@ class Choice:
         reason: why this one was selected.
         exact: whether its predictions are exact up to rounding.
         held_out: u − m(a) of the held-out pairs, if it has been computed; it is not saved.
+        law: name of the residual law that was selected together with the mean; empty if it is still to be selected.
     """
 
     mean: Mean
@@ -63,6 +64,7 @@ class Choice:
     reason: str
     exact: bool = False
     held_out: Array | None = None
+    law: str = ""
 
     def save(self, folder: Path, plan: Mapping[str, Any]) -> None:
         """Write the choice into the folder of a run with this plan; nothing is written for a mean with code of the user."""
@@ -70,6 +72,7 @@ class Choice:
             return
         folder.mkdir(parents=True, exist_ok=True)
         settings = {"trials": [asdict(trial) for trial in self.trials], "reason": self.reason, "exact": self.exact}
+        settings |= {"law": self.law}
         state = State({**settings, "plan": _plain(plan)}, {}, {"mean": named_state(self.mean)})
         checkpoint.save_state(RunFolder(folder).mean, KIND, state)
 
@@ -84,7 +87,7 @@ class Choice:
         except UserError:
             return None
         trials = tuple(Trial(**trial) for trial in state.settings["trials"])
-        return cls(mean, trials, state.settings["reason"], state.settings["exact"])
+        return cls(mean, trials, state.settings["reason"], state.settings["exact"], law=state.settings["law"])
 
 
 def _is_restorable(mean: Mean) -> bool:

@@ -3,7 +3,7 @@ r"""Model selection for the mean: train candidates within the time budget, compa
 Candidates are tried from cheap to costly and compared by the mean absolute error on the held-out pairs, as a fraction of that
 of the training mean:
 
-    linear → kernel → screening of the networks fno and slim → final training of the better one
+    constant → linear → kernel → screening of the networks fno and slim → final training of the better one
 
 A network that has hardly started to learn during screening, while the other one has, is screened for longer; if the errors of
 both are close, each is trained for half of the remaining time.
@@ -33,15 +33,16 @@ from ..symmetry import Own
 from .base import Mean
 from .build import mean_of
 from .choice import Choice, Trial
+from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
 from .network import Network
 
-__all__ = ["CANDIDATES", "choose_mean"]
+__all__ = ["CANDIDATES", "MeanSelection", "choose_mean"]
 
 EXACT = 1e-6  # error, relative to the spread of u, below which nothing is left to learn
-KERNEL_FRACTION = 0.35  # of the time, for the kernel
-SCREENING_FRACTION = 0.1  # of the time, for screening one network
+KERNEL_FRACTION = 0.2  # of the time, for the kernel
+SCREENING_FRACTION = 0.08  # of the time, for screening one network
 PACE = 0.7  # the error of a network falls at most about as time^−PACE
 CLOSE = 1.5  # ratio of errors after screening below which either network may win
 STARTED = 0.5  # error above which a network has hardly started to learn, and its pace is unknown
@@ -79,7 +80,7 @@ def choose_mean(
     Raises:
         UserError: if "auto" has no held-out pairs, or the requested mean cannot be trained on these pairs.
     """
-    selection = _Selection(pairs, held_out, terms, tuple(symmetries), kind)
+    selection = MeanSelection(pairs, held_out, terms, tuple(symmetries), kind)
     if mean != "auto":
         return selection.only(mean_of(mean, symmetries=tuple(symmetries), kind=kind))
     if not held_out:
@@ -87,8 +88,16 @@ def choose_mean(
     return selection.run(held_out)
 
 
-class _Selection:
-    """Candidates that are trained one after the other."""
+class MeanSelection:
+    """Candidates that are trained one after the other.
+
+    Args:
+        pairs: training pairs.
+        held_out: validation pairs to select by.
+        terms: seed, folder, devices and deadline.
+        symmetries: exact symmetries of the operator.
+        kind: of the grid's axes.
+    """
 
     def __init__(
         self,
@@ -121,13 +130,29 @@ class _Selection:
 
     def run(self, held_out: Pairs) -> Choice:
         """Train one candidate after the other until residuals are noise or the time is used up; select the best."""
+        reason = self.screen(held_out)
+        return self.selected(self.finish(self.terms.left()) if reason is None else reason)
+
+    def screen(self, held_out: Pairs) -> str | None:
+        """Train the candidates with closed-form solutions, then screen the networks.
+
+        Returns:
+            Why the selection ended; None if the final training of a network may still be better.
+        """
+        if len(held_out):
+            self.train(Constant(symmetries=self.symmetries, kind=self.kind), "constant", self.terms)
         self.closed_form("linear", Linear(), 1.0)
-        reason = self.finished(held_out)
-        if reason is None:
-            self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
-            reason = self.finished(held_out)
-        if reason is None:
-            reason = self.try_networks()
+        if (reason := self.finished(held_out)) is not None:
+            return reason
+        self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
+        return self.finished(held_out) or self.screen_networks()
+
+    def selected(self, reason: str) -> Choice:
+        """Return the best candidate so far.
+
+        Args:
+            reason: why the selection ended.
+        """
         best = self.best()
         return self.choice(best, f"{self.title(best)} was selected: {reason}")
 
@@ -146,27 +171,35 @@ class _Selection:
         except (UserError, MemoryError, np.linalg.LinAlgError) as error:
             self.skip(name, str(error) or "there is not enough memory")
 
-    def try_networks(self) -> str:
-        """Screen each network, then train the better one for the remaining time; return why the selection ended."""
+    def screen_networks(self) -> str | None:
+        """Train each network for a short time; return why the selection ended, None if the better one may be trained longer."""
         if len(self.pairs) < FEWEST_PAIRS:
-            if self.means:
+            if any(name != "constant" for name in self.means):
                 return f"{len(self.pairs)} pairs are too few for networks"
             self.train(self.network("slim"), "slim", self.terms.below("slim").within(self.budget))
             return "no other candidate can be trained on these pairs"
-        single = self.terms.single_process
-        seconds = None if self.budget is None else self.budget * (SCREENING_FRACTION if single else 1 / 3)
+        single, seconds = self.terms.single_process, self.screening_seconds
         for name in NETWORKS:
-            self.screen(name, seconds)
+            self.screen_network(name, seconds)
         screened = self.screened
         if not screened or seconds is None or not single:
             return "it has the smallest error on held-out pairs"
         for name in [name for name in screened if screened[name] > STARTED > min(screened.values())]:
-            self.screen(name, 2 * seconds, "extended")
-        return self.train_finally(seconds, self.terms.left() or 0.0)
+            self.screen_network(name, 2 * seconds, "extended")
+        return None
 
-    def train_finally(self, screening: float, left: float) -> str:
-        """Train the better network, or both if they are close, for the remaining time; return why the selection ended."""
-        screened = self.screened
+    @property
+    def screening_seconds(self) -> float | None:
+        """Time for screening one network."""
+        return None if self.budget is None else self.budget * (SCREENING_FRACTION if self.terms.single_process else 1 / 3)
+
+    def finish(self, left: float | None) -> str:
+        """Train the better network, or both if they are close, for the remaining time; return why the selection ended.
+
+        Args:
+            left: seconds.
+        """
+        screened, screening, left = self.screened, self.screening_seconds or 0.0, left or 0.0
         best = min(screened.values())
         extrapolated = best * max(1.0, left / screening) ** -PACE
         if left < 2 * screening or (extrapolated > self.error(self.best()) and best < STARTED):
@@ -179,7 +212,7 @@ class _Selection:
                 self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
 
-    def screen(self, name: str, seconds: float | None, stage: str = "screening") -> None:
+    def screen_network(self, name: str, seconds: float | None, stage: str = "screening") -> None:
         """Train a network for a short time."""
         left = self.terms.left_here()
         if left is not None and seconds is not None:
@@ -282,7 +315,7 @@ class _Selection:
     @staticmethod
     def title(name: str) -> str:
         short = name.split("-")[0]
-        return NETWORKS.get(short, f"{short.capitalize()} regression")
+        return NETWORKS.get(short, "The training mean" if short == "constant" else f"{short.capitalize()} regression")
 
 
 def _unit(held_out: Pairs, centre: Array) -> Array:

@@ -27,11 +27,8 @@ from ..learning.normalisation import Normalise
 from ..learning.settings import Training
 from ..mean.base import Mean, pairs_of
 from ..mean.build import mean_of
-from ..mean.choice import Choice
-from ..mean.choose import choose_mean
 from ..mean.constant import Constant
 from ..residual.build import check_law_name
-from ..residual.choose import choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import Density, ResidualLaw, Residuals
@@ -39,17 +36,16 @@ from ..residual.repeats import replicate_noise
 from ..residual.scale import Scale
 from ..residual.spread import Spread
 from ..symmetry import Own, Symmetry
-from ..work.engine import is_first
-from .decompose import decompose, in_sample
+from .decompose import in_sample
 from .law import Law
 from .paper import PDNO_TESTS
+from .search import Search
 from .surrogate import Surrogate, plain
 
 __all__ = ["PDNO"]
 
 AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
 FIELD_UPDATES = 10**6  # of `PDNO.field`: the budget ends training
-MEAN_SHARE = 0.85  # of the time, for the mean
 
 
 class PDNO(Surrogate):
@@ -165,20 +161,18 @@ class PDNO(Surrogate):
         law = "gaussian" if self.network == "zero" else self.residual_law
         if self.mean_model is None and law in ("auto", Diffused.name):
             return self._learn_without_mean(pairs, held_out, spaces, elements, terms)
-        choice = self._choose_mean(pairs, held_out, spaces, terms)
-        residuals, remarks = decompose(choice, pairs, held_out, spaces, elements, terms.seed)
         gaussian = Gaussian(self.residual_scale, self.diffusion.schedule.n_steps - self.reverse.t_start)
-        diffused = self._diffused()
-        selected = choose_law(law, residuals, gaussian, diffused, terms)
+        search = Search(pairs, held_out, spaces, elements, terms, gaussian, self._diffused())
+        choice, selected = search.run(self._mean, law, self._shared, self._plan(pairs, spaces, terms))
         return Law(
             spaces,
             choice.mean,
             selected.law,
             replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask),
             leaderboard=choice.trials,
-            summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary, *remarks),
-            history=tuple(row for network in diffused.networks for row in network.history),  # also of one that was dropped
-            provenance={"updates": sum(network.updates for network in diffused.networks)},
+            summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary),
+            history=tuple(row for network in selected.law.networks for row in network.history),
+            provenance={"updates": sum(network.updates for network in selected.law.networks)},
         )
 
     def _learn_without_mean(
@@ -199,21 +193,19 @@ class PDNO(Surrogate):
         settings: dict[str, Any] = {"normalise": self.normalise[0], "training": self.training, "search_steps": search_steps}
         return Diffused(network, self.diffusion, self.reverse, **settings)
 
-    def _choose_mean(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Choice:
-        """Return the mean of the run if it is resumed, else select one."""
-        mean = "constant" if self.mean_model is None else self.mean_model
-        shared: dict[str, Any] = {"symmetries": self.symmetries, "kind": self.kind}
-        requested = mean if mean == "auto" else _settings_of(mean_of(mean, **shared))
+    @property
+    def _mean(self) -> str | Mapping[str, Any] | Mean:
+        return "constant" if self.mean_model is None else self.mean_model
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {"symmetries": self.symmetries, "kind": self.kind}
+
+    def _plan(self, pairs: Pairs, spaces: Spaces, terms: Terms) -> dict[str, Any]:
+        """Return what two runs must share for one to resume with the mean of the other."""
+        requested = self._mean if self._mean == "auto" else _settings_of(mean_of(self._mean, **self._shared))
         data = {"pairs": len(pairs), "first": float(pairs[:1].filled.mean()), "spaces": spaces.state().settings}
-        plan = {**self.settings(), **data, "mean": requested, "seed": terms.seed, "precision": terms.precision}
-        if terms.run is not None and (choice := Choice.load(terms.run, plan)) is not None:
-            choice.mean.to(terms.device)
-            return choice
-        share = terms.within(terms.left(MEAN_SHARE))
-        choice = choose_mean(mean, pairs, held_out, share, **shared)
-        if terms.run is not None and is_first():
-            choice.save(terms.run, plan)
-        return choice
+        return {**self.settings(), **data, "mean": requested, "seed": terms.seed, "precision": terms.precision}
 
     def _check_held_out(self, held_out: Pairs | None) -> None:
         if self.reverse.variance != "analytic":

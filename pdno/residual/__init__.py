@@ -7,6 +7,8 @@ from .exact import Exact
 from .gaussian import Gaussian
 from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
 from .resampled import Resampled
+from .scaled import Scaled
+from .statistics import Statistics
 
 __all__ = [
     "LAWS",
@@ -19,6 +21,8 @@ __all__ = [
     "ResidualLaw",
     "Residuals",
     "Rows",
+    "Scaled",
+    "Statistics",
     "law_from_state",
     "normals",
 ]

@@ -11,10 +11,12 @@ from .exact import Exact
 from .gaussian import Gaussian
 from .law import ResidualLaw
 from .resampled import Resampled
+from .scaled import Scaled
+from .statistics import Statistics
 
 __all__ = ["LAWS", "check_law_name", "law_from_state"]
 
-LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Resampled, Diffused)}
+LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Resampled, Scaled, Statistics, Diffused)}
 
 
 def check_law_name(law: str) -> None:
@@ -46,4 +48,6 @@ def law_from_state(state: State, network: nn.Module | None = None, sampler: Any 
         raise UserError(f"the file has a law {name!r} of your own; pass its class: pdno.load(…, law=YourLaw.from_state)")
     if name == Diffused.name:
         return Diffused.from_state(own, network, sampler)
+    if name == Statistics.name:
+        return Statistics.from_state(own, law_from_state)
     return LAWS[name].from_state(own)  # type: ignore[no-any-return]

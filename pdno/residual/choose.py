@@ -1,23 +1,43 @@
-r"""Selection of the residual law: a Gaussian, or a diffusion where that is better on held-out pairs.
+r"""Selection of the residual law: candidates from cheap to costly, compared by one proper score on held-out pairs.
 
-A diffusion is not tried if the mean is exact, if in-sample residuals are not representative of new ones (an overfitted
-network), or if normalised residuals pass all tests of white Gaussian noise. Else it is trained, and kept if its denoising loss
-on held-out pairs is lower than that of the Gaussian law by more than one standard error.
+    gaussian → resampled → scaled → statistics → diffusion
+
+The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A candidate replaces a cheaper one only if its
+score is lower than chance allows (`pdno.residual.compare`). Networks are first trained for a short time (screening); the best
+one is then trained for the remaining time. They are not tried if the mean is exact, if residuals of training pairs are not
+representative of new ones, if normalised residuals pass all tests of white Gaussian noise, or if there is no time or there are
+too few pairs.
 """
 
+import time
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._typing import Array
+from ..errors import UserError
 from ..evaluation.whiteness import looks_gaussian
 from ..learning.budget import Terms
 from .build import LAWS
+from .compare import Difference
 from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import ResidualLaw, Residuals
+from .resampled import Resampled
+from .scaled import Scaled
+from .statistics import Statistics
 
-__all__ = ["LawChoice", "MeanResiduals", "choose_law"]
+__all__ = ["Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidates", "choose_law"]
+
+FEWEST_PAIRS = 100  # training pairs for networks
+DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
+FEWEST_SECONDS = 2.0  # of screening a network
+SCREENING = 0.35  # of the time, for screening all networks
+SCORE_PAIRS = 200  # held-out pairs on which laws are compared
+SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
+FEWEST_SCORED = 24  # pairs, if time is short
 
 
 @dataclass(frozen=True)
@@ -40,11 +60,47 @@ class MeanResiduals:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A law with a network that may be selected.
+
+    Args:
+        make: returns a new, untrained law, given the spread of the Gaussian law.
+        weight: share of the screening time, relative to other candidates.
+        least_seconds: of the whole budget, below which there is no time for it.
+    """
+
+    name: str
+    make: Callable[[Gaussian], ResidualLaw]
+    weight: float
+    least_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class LawChoice:
     """The selected law, and the reasons in sentences."""
 
     law: ResidualLaw
     summary: list[str]
+
+
+def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
+    """Return the laws with networks, from cheap to costly; only the diffusion if its network was given.
+
+    Args:
+        diffused: untrained diffusion with the settings of the model; it shares S and t with the Gaussian law.
+    """
+
+    def diffusion(gaussian: Gaussian) -> ResidualLaw:
+        return deepcopy(diffused).with_spread(gaussian.spread)
+
+    if diffused.network != "auto":
+        return (Candidate(Diffused.name, diffusion, 1.0),)
+    training = diffused.training if diffused.training.is_limited else None
+    return (
+        Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.3),
+        Candidate(Statistics.name, lambda gaussian: Statistics(training=training), 0.7),
+        Candidate(Diffused.name, diffusion, 1.0, DIFFUSION_SECONDS),
+    )
 
 
 def choose_law(
@@ -63,42 +119,183 @@ def choose_law(
         The trained law, and sentences for the summary of the model.
     """
     if law == "auto":
-        return _select(residuals, gaussian, diffused, terms)
+        selection = LawSelection(residuals, gaussian, candidates(diffused), terms)
+        return selection.choice() if selection.reason else selection.screen(SCREENING).finish()
     if law == diffused.name:
         gaussian.learn(residuals.measured, residuals.held_out, terms)
         diffused.with_spread(gaussian.spread).learn(residuals.train, residuals.held_out, terms)
         return LawChoice(diffused, [diffused.describe(), *diffused.notes])
     new = gaussian if law == gaussian.name else LAWS[law]() if isinstance(law, str) else deepcopy(law)
-    new.learn(residuals.measured, None if residuals.measured is residuals.held_out else residuals.held_out, terms)
+    if new.trains_network:
+        new.learn(residuals.train, residuals.held_out, terms)
+    else:
+        new.learn(residuals.measured, None if residuals.measured is residuals.held_out else residuals.held_out, terms)
     return LawChoice(new, [new.describe()])
 
 
-def _select(residuals: MeanResiduals, gaussian: Gaussian, diffused: Diffused, terms: Terms) -> LawChoice:
-    """Train the Gaussian law, then the diffusion where it may be better; select one."""
-    gaussian.learn(residuals.measured, residuals.held_out, terms)
-    summary = [f"Residual scale: {gaussian.spread.describe()}."]
-    if reason := _nothing_to_learn(residuals, gaussian, terms.seed):
-        return LawChoice(gaussian, [*summary, f"Residuals are taken as Gaussian: {reason}."])
-    diffused.with_spread(gaussian.spread).train(residuals.train, residuals.held_out, terms)
-    if residuals.held_out is None:
-        return LawChoice(diffused, summary)
-    gain = diffused.gain(gaussian, residuals.held_out, terms)
-    stderr = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-    difference = f"{abs(gain.mean()):.2g} {'lower' if gain.mean() > 0 else 'higher'} than that of a Gaussian, ± {stderr:.2g}"
-    measured = f"its denoising loss on held-out pairs is {difference}"
-    if not gain.mean() > stderr:
-        return LawChoice(gaussian, [*summary, f"The diffusion was dropped, residuals are Gaussian: {measured}."])
-    diffused.measure(residuals.held_out, terms)
-    return LawChoice(diffused, [*summary, f"The diffusion was kept: {measured}.", *diffused.notes])
+@dataclass
+class _Trial:
+    """A trained law and its score for each held-out pair; none if it could not be trained or scored."""
+
+    law: ResidualLaw | None
+    scores: Array | None
+    seconds: float = 0.0
+    problem: str = ""
 
 
-def _nothing_to_learn(residuals: MeanResiduals, gaussian: Gaussian, seed: int) -> str:
-    """Return why a diffusion is not tried; empty if it is."""
-    if residuals.exact:
-        return "predictions of the mean are exact up to rounding"
-    if not residuals.representative:
-        return "those of the training pairs are not representative, as the mean is overfitted"
-    r = gaussian.spread.normalised(residuals.train, seed, "train")
-    if gaussian.spread.is_homoscedastic and looks_gaussian(r, residuals.train.pairs.mask):
-        return "they pass all tests of white, homoscedastic Gaussian noise"
-    return ""
+@dataclass
+class LawSelection:
+    """Candidates for the law of some residuals, trained one after the other.
+
+    Args:
+        residuals: of the mean.
+        gaussian: untrained Gaussian law.
+        networks: laws with networks, from cheap to costly.
+        terms: seed, folder, devices and deadline.
+
+    `reason` says why no network is tried; empty if some are.
+    """
+
+    residuals: MeanResiduals
+    gaussian: Gaussian
+    networks: Sequence[Candidate]
+    terms: Terms
+    trials: dict[str, _Trial] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.budget = self.terms.left()
+        self.gaussian.learn(self.residuals.measured, self.residuals.held_out, self.terms)
+        self._add(self.gaussian, 0.0)
+        self.reason = self._nothing_to_learn()
+        if not self.residuals.exact and self.residuals.measured is self.residuals.train:
+            self._train("resampled", lambda gaussian: Resampled(), self.terms)
+
+    # Training
+
+    def screen(self, share: float) -> "LawSelection":
+        """Train each network for a short time, together for this share of the remaining time; return the selection."""
+        total = self.terms.left(share)
+        tried = [each for each in self.networks if self._has_time(each)]
+        for each in tried:
+            seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
+            if seconds is not None and seconds < FEWEST_SECONDS:
+                self._skip(each.name, "there was no time for it")
+                continue
+            self._train(each.name, each.make, self.terms.below(f"{each.name}-screening").within(seconds))
+        return self
+
+    def finish(self) -> LawChoice:
+        """Train the best network of the screening for the remaining time; select the best law."""
+        return self.only(self.best())
+
+    def only(self, name: str) -> LawChoice:
+        """Train the law of this name for the remaining time, if it has a network; select the best law."""
+        network = next((each for each in self.networks if each.name == name), None)
+        if network is not None and (self.budget is not None or name not in self.trials):
+            self._train(name, network.make, self.terms.below(name))
+        return self.choice()
+
+    def choice(self) -> LawChoice:
+        """Return the best law so far, with the reasons."""
+        law = self.trials[self.best()].law or self.gaussian
+        return LawChoice(law, self.summary())
+
+    def _has_time(self, each: Candidate) -> bool:
+        pairs = len(self.residuals.train)
+        if pairs < FEWEST_PAIRS:
+            self._skip(each.name, f"{pairs} training pairs are too few for networks")
+            return False
+        if self.budget is not None and self.budget < each.least_seconds:
+            self._skip(each.name, f"there was no time for it; it takes a budget of {each.least_seconds:.0f} s")
+            return False
+        return True
+
+    def _skip(self, name: str, problem: str) -> None:
+        self.trials[name] = _Trial(None, None, 0.0, problem)
+        self.terms.log(f"{name}: not tried, {problem}")
+
+    def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
+        """Train a candidate and score it; a better law of the same name is kept."""
+        begin = time.monotonic()
+        try:
+            law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
+        except UserError as error:
+            if name not in self.trials:
+                self._skip(name, str(error))
+            return
+        before = self.trials.get(name)
+        self._add(law, time.monotonic() - begin)
+        after = self.trials[name]
+        if before is not None and before.scores is not None and after.scores is not None:
+            count = min(len(before.scores), len(after.scores))
+            if before.scores[:count].mean() < after.scores[:count].mean():
+                self.trials[name] = before
+
+    def _add(self, law: ResidualLaw, seconds: float) -> None:
+        scores = self._scores(law)
+        self.trials[law.name] = _Trial(law, scores, seconds)
+        told = "" if scores is None else f"score {scores.mean():.3g} "
+        self.terms.log(f"{law.name}: {told}({seconds:.0f} s)")
+
+    def _scores(self, law: ResidualLaw) -> Array | None:
+        """Return the score for each of some held-out pairs, fewer if time is short."""
+        held_out = self.residuals.held_out
+        if held_out is None:
+            return None
+        few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(SCORE_SHARE), time.monotonic()
+        first = law.score(few)
+        seconds = (time.monotonic() - begin) / len(few)
+        count = SCORE_PAIRS if limit is None else int(np.clip(limit / max(seconds, 1e-6), len(few), SCORE_PAIRS))
+        more = held_out[len(few) : count]
+        return first if not len(more) else np.concatenate([first, law.score(more, first=len(few))])
+
+    # Comparison
+
+    def best(self) -> str:
+        """Return the name of the best law: a costlier one must be better than chance allows."""
+        names = [name for name, trial in self.trials.items() if trial.law is not None]
+        best = names[0]
+        for name in names[1:]:
+            difference = self._difference(best, name)
+            if difference is not None and difference.is_decisive:
+                best = name
+        return best
+
+    def _difference(self, old: str, new: str) -> Difference | None:
+        """Return the difference of two scores; None if one has not been measured."""
+        before, after, held_out = self.trials[old].scores, self.trials[new].scores, self.residuals.held_out
+        if before is None or after is None or held_out is None:
+            return None
+        return Difference.of(before, after, held_out.pairs.labels())
+
+    def _nothing_to_learn(self) -> str:
+        """Return why no network is tried; empty if some are."""
+        residuals, spread = self.residuals, self.gaussian.spread
+        if residuals.exact:
+            return "predictions of the mean are exact up to rounding"
+        if not residuals.representative:
+            return "those of the training pairs are not representative, as the mean is overfitted"
+        r = spread.normalised(residuals.train, self.terms.seed, "train")
+        if spread.is_homoscedastic and looks_gaussian(r, residuals.train.pairs.mask):
+            return "they pass all tests of white, homoscedastic Gaussian noise"
+        return ""
+
+    def summary(self) -> list[str]:
+        """Return what was tried, what was selected, and what there was no time for."""
+        best = self.best()
+        sentences = [f"Residual scale: {self.gaussian.spread.describe()}."]
+        if self.reason:
+            return [*sentences, f"Residuals are taken as Gaussian: {self.reason}."]
+        others = {name: self._difference("gaussian", name) for name in self.trials if name != "gaussian"}
+        compared = [f"{name} {difference.describe()}" for name, difference in others.items() if difference is not None]
+        if compared:
+            score = "½ (CRPS + energy score) of draws on held-out pairs, relative to Gaussian residuals"
+            ratios = f"{score}: {', '.join(compared)}"
+            result = "no other law is better than chance allows" if best == "gaussian" else f"the law {best!r} was kept"
+            sentences.append(f"{ratios}; {result}.")
+        law = self.trials[best].law
+        if law is not None and best != "gaussian":
+            sentences.append(law.describe())
+        return sentences + [
+            f"The law {name!r} was not tried: {each.problem}." for name, each in self.trials.items() if each.problem
+        ]

@@ -47,8 +47,7 @@ ERROR_VALUES = 2**15  # smallest number of their values: more pairs if fields ar
 FEWEST_PAIRS = 8  # ERROR_PAIRS if time is short
 FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
-CHOICE_PAIRS = 512  # held-out pairs on which the law is compared with a Gaussian
-MEASURING = 0.3  # share of the remaining time for the comparison, and for e_n
+MEASURING = 0.3  # share of the remaining time for e_n
 TRIED_STEPS = (5, 10, 20, 40)  # numbers of sampling steps that are compared
 STEP_PAIRS = 32  # held-out pairs for this comparison
 STEP_MEMBERS = 20  # members of each
@@ -69,6 +68,7 @@ class Diffused(ResidualLaw, Density):
     """
 
     name: ClassVar[str] = "diffusion"
+    trains_network: ClassVar[bool] = True
     call_values: ClassVar[int] = 2**13
     call_rows: ClassVar[int] = 64
 
@@ -156,28 +156,6 @@ class Diffused(ResidualLaw, Density):
         if self.search_steps and self.reverse.steps == "auto":
             self.auto_steps = self._fewest_steps(held_out, pairs, terms)
         return self
-
-    def gain(self, gaussian: Gaussian, held_out: Residuals, terms: Terms) -> Array:
-        """Return the denoising loss of a Gaussian law minus that of this law for each held-out pair, (sample,).
-
-        If time is short, only some of the pairs are compared.
-        """
-        pairs = self._normalised(held_out, terms.seed, "validation")
-        net, gains = self.net, list[Array]()
-        drawn = self._draws(net, pairs, terms.seed, "choice")
-        limit, begin = terms.left_here(MEASURING), time.monotonic()
-
-        def gaussian_prediction(n: Tensor, v: Tensor, a: Any) -> Tensor:
-            return gaussian.optimal_prediction(self.diffusion, n, v, a)
-
-        for lo in range(0, min(len(pairs), CHOICE_PAIRS), BLOCK):
-            draws = drawn(np.arange(lo, min(lo + BLOCK, len(pairs), CHOICE_PAIRS)), lo, 0)
-            with torch.no_grad():
-                gain = self.diffusion.losses(gaussian_prediction, *draws) - self.diffusion.losses(net.module, *draws)
-            gains.append(gain.double().cpu().numpy())
-            if limit is not None and time.monotonic() - begin > limit:
-                break
-        return np.concatenate(gains)
 
     def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
         """Return pairs (a, r)."""

@@ -8,21 +8,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-import torch
 from scipy.special import logsumexp
-from torch import Tensor
 
 from .._typing import Array
 from ..diffusion.base import White
-from ..diffusion.chain import Diffusion, at
-from ..diffusion.reverse import Reverse
 from ..errors import UserError, nearest
 from ..learning.budget import Terms
 from ..symmetry import Symmetry
 from ..work.state import State
 from .amplitude import Amplitude
 from .estimate import estimate_scale
-from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .law import Density, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
 from .scale import Kind as ScaleKind
 from .spread import Spread
 
@@ -73,14 +69,14 @@ class Gaussian(ResidualLaw, Density):
         return self
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
-        self._check_sampling(sampling)
+        ignored_settings(sampling, self.max_steps)
         r = normals(White(), inputs.mean.shape[1:], rows).astype(np.float32).astype(np.float64)  # as networks draw them
         if (amplitude := self.spread.amplitude) is not None:
             r = r * amplitude.draw(rows.seed, rows.inputs, rows.members).reshape(-1, *(1,) * (r.ndim - 1))
         return self.spread.restored(r, inputs, rows.places)
 
     def evaluations(self, **sampling: Any) -> int:
-        self._check_sampling(sampling)
+        ignored_settings(sampling, self.max_steps)
         return 0
 
     def describe(self) -> str:
@@ -96,26 +92,6 @@ class Gaussian(ResidualLaw, Density):
         square = largest - scale.log_likelihood(values)
         mixture = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(len(s))
         return -float((largest + mixture - d * np.log(t)).mean())
-
-    def optimal_prediction(self, diffusion: Diffusion, n: Tensor, v: Tensor, a: Any = None) -> Tensor:
-        """Return the prediction of minimal loss for a network of this diffusion if r = s ξ, ξ ~ N(0, I).
-
-        U_n given s is N(0, w), w = γs² + 1 − γ; so E[U_0 | v] = √γ v E[s²/w | v] and E[ε | v] = √(1−γ) v E[1/w | v]. With
-        s = 1 the prediction is 0 for the target "v".
-        """
-        gamma, shape = at(diffusion.schedule.gamma, n, v[:, :1].flatten(1)[:, :1]), (-1, *(1,) * (v.ndim - 1))
-        s2 = torch.as_tensor(np.square(sizes_of(self.spread)), dtype=v.dtype, device=v.device)
-        w = gamma * s2 + 1 - gamma  # (sample, size)
-        probability = torch.softmax(-0.5 * (v[0].numel() * w.log() + v.flatten(1).square().sum(1, keepdim=True) / w), 1)
-        u0 = (gamma.sqrt() * (probability * s2 / w).sum(1, keepdim=True)).reshape(shape) * v
-        eps = ((1 - gamma).sqrt() * (probability / w).sum(1, keepdim=True)).reshape(shape) * v
-        return diffusion.target_of(n, u0, eps)
-
-    def _check_sampling(self, sampling: dict[str, Any]) -> None:
-        """Raise UserError for settings that a diffusion would refuse; others have no effect."""
-        reverse = Reverse().override(**{name: value for name, value in sampling.items() if name != "callback"})
-        if self.max_steps is not None and isinstance(reverse.steps, int) and not 1 <= reverse.steps <= self.max_steps:
-            raise UserError(f"steps = {reverse.steps}: expected a number from 1 to {self.max_steps}")
 
     def state(self) -> State:
         return State({"scale": self.scale, "max_steps": self.max_steps}, {}, {"spread": self.spread.state()})

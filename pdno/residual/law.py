@@ -6,21 +6,25 @@ A law is trained on out-of-fold residuals of the mean, and draws residual fields
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar, final
 
 import numpy as np
 
 from .._typing import Array, Ints
+from ..basis import Kind
 from ..data.pairs import Pairs
+from ..data.spaces import Spaces
 from ..diffusion.base import Base
-from ..evaluation.metrics import crps
+from ..diffusion.reverse import Reverse
+from ..errors import UserError
+from ..evaluation.metrics import crps, energy_score
 from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from ..symmetry import Symmetry
 from ..work.state import State
 
-__all__ = ["Density", "Inputs", "ResidualLaw", "Residuals", "Rows", "named_state", "normals"]
+__all__ = ["Density", "Inputs", "ResidualLaw", "Residuals", "Rows", "ignored_settings", "named_state", "normals"]
 
 T = TypeVar("T")
 SCORE_MEMBERS = 50  # drawn for each pair
@@ -88,11 +92,20 @@ class Residuals:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getitem__(self, rows: slice) -> "Residuals":
+        return replace(self, pairs=self.pairs[rows], values=self.values[rows])
+
     @property
     def mask(self) -> Array | None:
         """True where u is observed; None if it is everywhere."""
         mask = self.pairs.mask
         return None if mask is None or mask.all() else mask
+
+    @property
+    def spaces(self) -> Spaces:
+        """The grids of a and u."""
+        kinds: list[Kind] = ["periodic" if p else "cell" for p in self.periodic]
+        return Spaces.of(self.pairs, kind=kinds or "cell")
 
     @property
     def inputs(self) -> Inputs:
@@ -114,12 +127,14 @@ class ResidualLaw(ABC):
         centred: whether the mean of the law is zero for every input, so that m(a) is the mean of u.
         std: standard deviation of the law, (channel, *grid), if it is the same for all inputs; None if it is not.
         networks: trained networks that it uses.
+        trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
 
     name: ClassVar[str]
     deterministic: ClassVar[bool] = False
     centred: ClassVar[bool] = False
+    trains_network: ClassVar[bool] = False
     call_values: ClassVar[int] = 2**17
     call_rows: ClassVar[int] = 512
     std: Array | None = None
@@ -166,21 +181,30 @@ class ResidualLaw(ABC):
         """Restore what `state` returned."""
 
     @final
-    def score(self, held_out: Residuals, members: int = SCORE_MEMBERS, seed: int = 0, **sampling: Any) -> Array:
-        """Return the fair CRPS of draws for each held-out pair, (sample,); laws are compared by it.
+    def score(self, held_out: Residuals, members: int = SCORE_MEMBERS, seed: int = 0, first: int = 0, **sampling: Any) -> Array:
+        """Return ½ (CRPS + energy score) of draws for each held-out pair, (sample,); laws are compared by it.
+
+        Both are fair scores of values in units of the root mean square residual of each channel.
 
         Args:
             held_out: residuals of held-out pairs.
             members: number of draws for each pair.
             seed: of the draws.
+            first: number of the first pair, of which its draws are a function.
             sampling: settings such as steps=20, as the law defines them.
         """
-        inputs, numbers = held_out.inputs, np.arange(len(held_out))
-        drawn = [
-            self.draw(inputs, Rows(seed, numbers, np.full(len(numbers), member), numbers), **sampling)
-            for member in range(members)
-        ]
-        return crps(np.stack(drawn), held_out.values, mask=held_out.mask).each
+        inputs, total = held_out.inputs, len(held_out) * members
+        drawn = np.empty((members, *held_out.values.shape))
+        size = self.rows_of_call(held_out.values.shape[1:])
+        for low in range(0, total, size):
+            places, numbers = np.divmod(np.arange(low, min(low + size, total)), members)
+            drawn[numbers, places] = self.draw(inputs, Rows(seed, first + places, numbers, places), **sampling)
+        values, mask = held_out.values, held_out.mask
+        seen, axes = True if mask is None else mask, (0, *range(2, values.ndim))
+        unit = np.sqrt(np.mean(values**2, axis=axes, keepdims=True, where=seen))
+        unit = np.where(unit > 0, unit, 1.0)
+        drawn, values = drawn / unit, values / unit
+        return np.asarray(0.5 * (crps(drawn, values, mask=mask).each + energy_score(drawn, values, mask=mask).each))
 
     @final
     def rows_of_call(self, shape: tuple[int, ...]) -> int:
@@ -200,6 +224,21 @@ def named_state(law: ResidualLaw) -> State:
     """Return the state of a law with its name, from which `pdno.residual.law_from_state` restores it."""
     state = law.state()
     return State({"name": law.name, **state.settings}, state.arrays, state.parts)
+
+
+def ignored_settings(sampling: dict[str, Any], max_steps: int | None = None) -> None:
+    """Check settings of the reverse chain that have no effect, because a law without a diffusion was selected in its place.
+
+    Args:
+        sampling: settings of one call.
+        max_steps: largest number of steps that the diffusion would accept; None for any.
+
+    Raises:
+        UserError: if a diffusion would refuse them.
+    """
+    reverse = Reverse().override(**{name: value for name, value in sampling.items() if name != "callback"})
+    if max_steps is not None and isinstance(reverse.steps, int) and not 1 <= reverse.steps <= max_steps:
+        raise UserError(f"steps = {reverse.steps}: expected a number from 1 to {max_steps}")
 
 
 def normals(base: Base, shape: tuple[int, ...], rows: Rows, step: int = 0) -> Array:

@@ -16,8 +16,7 @@ from ..learning.budget import Terms
 from ..work.state import State
 from .amplitude import Amplitude
 from .estimate import estimate_scale
-from .exact import no_settings
-from .law import Inputs, ResidualLaw, Residuals, Rows
+from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings
 
 __all__ = ["Resampled"]
 
@@ -64,7 +63,7 @@ class Resampled(ResidualLaw):
         return inputs.once("resampled/t", lambda: amplitude(inputs.a, inputs.mean, inputs.scalars))
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
-        no_settings(self.name, sampling)
+        ignored_settings(sampling)
         numbers = [
             generator(rows.seed, "resampled", int(i), int(m)).integers(len(self.fields))
             for i, m in zip(rows.inputs, rows.members, strict=True)
@@ -73,7 +72,7 @@ class Resampled(ResidualLaw):
         return drawn * self._sizes(inputs)[rows.places].reshape(-1, *(1,) * (drawn.ndim - 1))
 
     def evaluations(self, **sampling: Any) -> int:
-        no_settings(self.name, sampling)
+        ignored_settings(sampling)
         return 0
 
     def describe(self) -> str:

@@ -10,7 +10,20 @@ import pytest
 from pdno import Diffusion, Pairs, Schedule, UserError
 from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
-from pdno.residual import LAWS, Diffused, Exact, Gaussian, Inputs, Resampled, ResidualLaw, Residuals, Rows, law_from_state
+from pdno.residual import (
+    LAWS,
+    Diffused,
+    Exact,
+    Gaussian,
+    Inputs,
+    Resampled,
+    ResidualLaw,
+    Residuals,
+    Rows,
+    Scaled,
+    Statistics,
+    law_from_state,
+)
 from pdno.residual.build import check_law_name
 from pdno.residual.law import named_state
 from pdno.work import checkpoint
@@ -39,6 +52,11 @@ CASES = {
     "gaussian of different sizes": lambda: trained(Gaussian("point"), True),
     "resampled": lambda: trained(Resampled()),
     "resampled of different sizes": lambda: trained(Resampled(), True),
+    "scaled": lambda: trained(Scaled(training=TWO)),
+    "statistics": lambda: trained(Statistics(2, training=TWO)),
+    "statistics and diffusion": lambda: trained(
+        Statistics(1, Diffused(TINY, SHORT, training=TWO, search_steps=False), training=TWO)
+    ),
     "diffusion": lambda: trained(Diffused(TINY, Diffusion(Schedule.cosine(10), target="v"), training=TWO)),
     "diffusion of different sizes": lambda: trained(Diffused(TINY, SHORT, training=TWO, search_steps=False), True),
     "diffusion without errors": lambda: trained(

@@ -6,7 +6,7 @@ import pytest
 from pdno import PDNO, Diffusion, Pairs, Schedule, Training
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
-from pdno.residual import Diffused, Exact, Gaussian, Residuals
+from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
 from pdno.residual.choose import MeanResiduals, choose_law
 from tests.helpers import STILL, TINY, TWO, linear_pairs
 from tests.residual.coins import BLUR, BlurredCoin, Coins
@@ -36,19 +36,36 @@ def test_exact_predictions_have_no_spread() -> None:
     assert any("predictions of the mean are exact" in line for line in model.fit_summary)
 
 
+def coins(count: int, seed: int) -> Residuals:
+    """Return blurred coins at every node."""
+    a, _, clean = linear_pairs(count, seed=seed)
+    coin, blur = np.random.default_rng(seed + 10).standard_normal((2, *clean.shape))
+    values = (1 - BLUR**2) ** 0.5 * np.sign(coin) + BLUR * blur
+    return Residuals(Pairs.of(a, clean + values), values)
+
+
 def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian() -> None:
-    """Coins at every node: the exact network is kept, and members have two values, as the residuals."""
+    """The exact network is kept, and members have two values, as the residuals."""
     diffusion = Diffusion(Schedule.cosine(60), target="v")
-    a, _, clean = linear_pairs(600)
-    coin, blur = np.random.default_rng(1).standard_normal((2, *clean.shape))
-    u = clean + (1 - BLUR**2) ** 0.5 * np.sign(coin) + BLUR * blur
-    model = PDNO(BlurredCoin(diffusion), diffusion, mean=LINEAR, residual_scale="scalar", training=STILL).fit(a, u)
-    assert model.law.residual.name == "diffusion"
-    assert any("The diffusion was kept" in line for line in model.fit_summary)
-    draws = model.sample(a[:20], members=20) - model.law.mean(a[:20])
+    train, held_out = coins(600, 0), coins(60, 1)
+    law = Diffused(BlurredCoin(diffusion), diffusion, training=STILL)
+    choice = choose_law("auto", MeanResiduals(train, held_out, held_out), Gaussian("scalar"), law, QUIET)
+    assert choice.law.name == "diffusion"
+    assert any("the law 'diffusion' was kept" in line for line in choice.summary)
+    rows = Rows(0, *(np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20), np.repeat(np.arange(20), 20)))
+    draws = choice.law.draw(held_out.inputs, rows)
     near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
     assert np.mean(near) > 0.88  # .60 for a Gaussian
     assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
+
+
+def test_resampled_fields_are_kept_if_they_are_better_than_a_gaussian() -> None:
+    """All nodes of a field have one coin: no network is needed."""
+    rng, (a, _, clean) = np.random.default_rng(0), linear_pairs(400)
+    u = clean + rng.choice([-1.0, 1.0], (400, 1, 1)) + 0.01 * rng.standard_normal(clean.shape)
+    model = PDNO(TINY, mean=LINEAR, training=TWO).fit(a, u)
+    assert model.law.residual.name == "resampled"
+    assert any("the law 'resampled' was kept" in line for line in model.fit_summary)
 
 
 def test_the_same_diffusion_is_dropped_if_residuals_are_gaussian(monkeypatch) -> None:
@@ -56,7 +73,7 @@ def test_the_same_diffusion_is_dropped_if_residuals_are_gaussian(monkeypatch) ->
     a, u, _ = linear_pairs(600)
     monkeypatch.setattr("pdno.residual.choose.looks_gaussian", lambda r, mask: False)
     model = PDNO(BlurredCoin(diffusion), diffusion, mean=LINEAR, training=STILL).fit(a, u)
-    assert any("dropped" in line for line in model.fit_summary)
+    assert any("no other law is better than chance allows" in line for line in model.fit_summary)
     assert isinstance(model.law.residual, Gaussian)
     assert model.law.residual.networks == ()
 

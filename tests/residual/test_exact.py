@@ -19,11 +19,12 @@ def test_all_draws_are_zero() -> None:
     assert not draws.any()
 
 
-def test_the_score_is_the_mean_absolute_residual() -> None:
-    """The CRPS of a point mass at zero is the absolute value of the observation."""
+def test_the_score_is_the_mean_of_absolute_value_and_norm() -> None:
+    """The CRPS of a point mass at zero is the absolute value of the observation, its energy score the norm."""
     a, values = normal(9, 1, 5), normal(9, 1, 5, seed=1)
     residuals = Residuals(Pairs.of(a, values), values)
-    np.testing.assert_allclose(Exact().score(residuals, members=3), np.abs(values).mean(axis=(1, 2)), rtol=1e-12)
+    expected = 0.5 * (np.abs(values).mean(axis=(1, 2)) + np.sqrt((values**2).mean(axis=(1, 2)))) / np.sqrt((values**2).mean())
+    np.testing.assert_allclose(Exact().score(residuals, members=3), expected, rtol=1e-12)
 
 
 def test_it_is_deterministic_and_centred_and_needs_no_network() -> None:

@@ -5,7 +5,6 @@ Statistical tests have fixed seeds and state their false-alarm rates.
 
 import numpy as np
 import pytest
-import torch
 
 from pdno import PDNO, Diffusion, Pairs, Schedule, UserError
 from pdno.diffusion.base import LowModes, White
@@ -209,40 +208,3 @@ def test_the_likelihood_of_random_sizes_is_that_of_the_mixture() -> None:
     std = unit * t[:, None] * s
     density = np.mean(np.exp(-0.5 * square[:, None] / std**2) / (std * np.sqrt(2 * np.pi)) ** POINTS, axis=1)
     assert model.nvlb(a, u) == pytest.approx(-np.log(density).mean(), rel=1e-9)
-
-
-# The network that it stands for
-
-
-@pytest.mark.parametrize("target", ["v", "u0", "eps"])
-def test_the_answer_of_unit_gaussians_is_exact_for_every_target(target) -> None:
-    """Its errors are uncorrelated with v, so that no function of v has a smaller loss."""
-    diffusion = Diffusion(Schedule.cosine(20), target=target)
-    law = PDNO("zero", diffusion, mean="linear").fit(*linear_pairs(40)[:2]).law.residual
-    assert law.spread.amplitude is None
-    r, eps = torch.randn(2, 4000, 1, 8, generator=torch.Generator().manual_seed(0))
-    for n in (2, 10, 19):
-        v = diffusion.forward(n, r, eps)
-        answer = law.optimal_prediction(diffusion, torch.full((4000,), n), v)
-        error = diffusion.target_of(n, r, eps) - answer
-        assert float((error * v).mean()) == pytest.approx(0, abs=0.02 * float(error.std()))
-    if target == "v":
-        assert float(answer.abs().max()) < 1e-6  # as that of a network that predicts zero
-
-
-def test_the_answer_of_random_sizes_is_the_posterior_mean() -> None:
-    """E[U_0 | v] against the average over the sizes s with the weights of v."""
-    model = PDNO("zero", mean=LINEAR, residual_scale="scalar").fit(*of_many_sizes(800, 0))
-    law, diffusion = model.law.residual, model.diffusion
-    s = sizes_of(law.spread)
-    assert s.std() > 0.3
-    n, v = torch.tensor([20, 60]), torch.randn(2, 1, POINTS, generator=torch.Generator().manual_seed(0)).double()
-    answer = law.optimal_prediction(diffusion, n, v)
-    for row in range(2):
-        gamma = diffusion.schedule.gamma[int(n[row])]
-        w = gamma * s**2 + 1 - gamma
-        square = float(v[row].square().sum())
-        weight = np.exp(-0.5 * (POINTS * np.log(w) + square / w))
-        u0 = np.sqrt(gamma) * (weight * s**2 / w).sum() / weight.sum() * v[row].numpy()
-        predicted = diffusion.u0_of(n[row : row + 1], v[row : row + 1], answer[row : row + 1])
-        np.testing.assert_allclose(predicted.numpy()[0], u0, rtol=1e-6)

@@ -92,14 +92,15 @@ def test_the_rows_of_a_call_are_bounded_by_their_values(shape, rows) -> None:
 
 
 @pytest.mark.parametrize("law", [Gaussian("scalar"), Coins(), Exact()], ids=lambda law: law.name)
-def test_the_score_is_the_crps_of_the_draws(law: ResidualLaw) -> None:
+def test_the_score_is_half_the_crps_and_half_the_energy_score_of_the_draws(law: ResidualLaw) -> None:
+    """In units of the root mean square residual."""
     law.learn(noise(), None, Terms())
     held_out = noise(8, seed=1)
     numbers = np.arange(8)
     draws = np.stack([law.draw(held_out.inputs, Rows(3, numbers, np.full(8, member), numbers)) for member in range(7)])
-    expected = metrics.crps(draws, held_out.values)
-    np.testing.assert_array_equal(law.score(held_out, members=7, seed=3), expected.each)
-    assert law.score(held_out, members=7, seed=3).mean() == pytest.approx(expected.value)
+    scores = [score(draws, held_out.values).each for score in (metrics.crps, metrics.energy_score)]
+    expected = 0.5 * (scores[0] + scores[1]) / np.sqrt(np.mean(held_out.values**2))
+    np.testing.assert_allclose(law.score(held_out, members=7, seed=3), expected, rtol=1e-12)
 
 
 def test_missing_values_are_not_scored() -> None:

@@ -12,7 +12,7 @@ import pdno
 from pdno.diffusion import SAMPLERS, Schedule
 from pdno.mean import Constant, Kernel, Linear, LowFidelity, Network, Sum, mean_from_state
 from pdno.nn import NETWORKS
-from pdno.residual import Diffused, Exact, Gaussian, Resampled
+from pdno.residual import Diffused, Exact, Gaussian, Resampled, Scaled, Statistics
 from pdno.testing import CheckFailed, check_law, check_mean, check_model, check_network, check_sampler
 
 LOOP = pdno.Training(updates=2, batch=8)
@@ -38,6 +38,8 @@ LAWS: dict[str, Any] = {
     "gaussian": Gaussian,
     "exact": Exact,
     "resampled": Resampled,
+    "scaled": lambda: Scaled(training=LOOP),
+    "statistics": lambda: Statistics(2, training=LOOP),
     "diffusion": lambda: Diffused(UNET, CHAIN, training=LOOP, search_steps=False),
 }
 SMALL = {"unet": {"base": 8, "multipliers": (1, 2)}, "fno": {"modes": 3, "width": 8}, "slim": {"widths": (8, 16), "blocks": 1}}

@@ -1,0 +1,127 @@
+r"""Selection of mean and residual law together, within one time budget.
+
+    cheap means → screening of network means → screening of laws on the residuals of the best mean so far
+                → the remaining time for what gains most: the mean, the law, or both
+
+If the law that is best after its screening models what a whole field shares, randomness limits the prediction, not the mean:
+the law gets all of the remaining time. If it is a law of single values, mean and law share the time. If it is Gaussian, the
+mean gets most of it. Where one of the two is given by the user, the other one is selected alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..data.pairs import Pairs
+from ..data.spaces import Spaces
+from ..learning.budget import Terms
+from ..mean.base import Mean
+from ..mean.choice import Choice
+from ..mean.choose import MeanSelection, choose_mean
+from ..residual.choose import LawChoice, LawSelection, MeanResiduals, candidates, choose_law
+from ..residual.diffused import Diffused
+from ..residual.gaussian import Gaussian
+from ..residual.law import ResidualLaw
+from ..residual.scaled import Scaled
+from ..residual.statistics import Statistics
+from ..symmetry import Symmetry
+from ..work.engine import is_first
+from .decompose import decompose
+
+__all__ = ["Search"]
+
+MEAN_SHARE = 0.85  # of the remaining time, for the mean of Gaussian residuals
+SHARED_SHARE = 0.55  # likewise, if residuals have a scale field
+LAW_SCREENING = 0.3  # of the remaining time, for screening laws before the mean is trained to the end
+SHARED = (Statistics.name, Diffused.name)  # laws of what a whole field shares
+
+
+@dataclass(frozen=True)
+class Search:
+    """The parts among which mean and law are selected.
+
+    Args:
+        pairs: training pairs.
+        held_out: validation pairs.
+        spaces: those of the pairs.
+        elements: of the group of symmetries.
+        terms: seed, folder, devices and deadline.
+        gaussian: untrained Gaussian law with the settings of the model.
+        diffused: untrained diffusion with the settings of the model.
+    """
+
+    pairs: Pairs
+    held_out: Pairs | None
+    spaces: Spaces
+    elements: Sequence[Symmetry]
+    terms: Terms
+    gaussian: Gaussian
+    diffused: Diffused
+
+    def run(
+        self,
+        mean: str | Mapping[str, Any] | Mean,
+        law: str | ResidualLaw,
+        shared: Mapping[str, Any],
+        plan: Mapping[str, Any],
+    ) -> tuple[Choice, LawChoice]:
+        """Return the trained mean and the trained law.
+
+        Args:
+            mean: "auto", or what `pdno.mean.mean_of` takes.
+            law: "auto", a name of `pdno.residual.LAWS`, or an untrained law.
+            shared: symmetries and kinds of axes, for all means.
+            plan: what two runs must share for one to resume with the mean of the other.
+        """
+        terms, choice = self.terms, self._resumed(plan)
+        if choice is None and mean == law == "auto" and self.held_out:
+            return self._both(self.held_out, shared, plan)
+        if choice is None:
+            share = terms.within(terms.left(MEAN_SHARE))
+            choice = self._kept(choose_mean(mean, self.pairs, self.held_out, share, **shared), plan)
+        residuals, remarks = self._decomposed(choice)
+        if law == "auto" and choice.law:
+            selected = self._laws(residuals).only(choice.law)
+        else:
+            selected = choose_law(law, residuals, self.gaussian, self.diffused, terms)
+        return choice, LawChoice(selected.law, [*selected.summary, *remarks])
+
+    def _both(self, held_out: Pairs, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:
+        """Select mean and law together."""
+        means = MeanSelection(self.pairs, held_out, self.terms, **shared)
+        reason = means.screen(held_out)
+        choice = means.selected(reason or "more training of the mean would gain less than that of the law")
+        residuals, remarks = self._decomposed(choice)
+        laws = self._laws(residuals)
+        if not laws.reason:
+            laws.screen(LAW_SCREENING)
+        best = laws.best()
+        if reason is None and best not in SHARED:
+            share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
+            choice = means.selected(means.finish(self.terms.left(share)))
+            residuals, remarks = self._decomposed(choice)
+            laws = self._laws(residuals)
+            if not laws.reason and best != Scaled.name:
+                best = laws.screen(LAW_SCREENING).best()
+        self._kept(replace(choice, law=best), plan)
+        selected = laws.choice() if laws.reason else laws.only(best)
+        return choice, LawChoice(selected.law, [*selected.summary, *remarks])
+
+    def _laws(self, residuals: MeanResiduals) -> LawSelection:
+        return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms)
+
+    def _decomposed(self, choice: Choice) -> tuple[MeanResiduals, list[str]]:
+        return decompose(choice, self.pairs, self.held_out, self.spaces, self.elements, self.terms.seed)
+
+    def _resumed(self, plan: Mapping[str, Any]) -> Choice | None:
+        """Return the choice of the run if it is resumed."""
+        choice = None if self.terms.run is None else Choice.load(self.terms.run, plan)
+        if choice is not None:
+            choice.mean.to(self.terms.device)
+        return choice
+
+    def _kept(self, choice: Choice, plan: Mapping[str, Any]) -> Choice:
+        """Write the choice into the folder of the run."""
+        if self.terms.run is not None and is_first():
+            choice.save(self.terms.run, plan)
+        return choice

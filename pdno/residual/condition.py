@@ -1,0 +1,92 @@
+r"""What networks and mixtures of residual laws are conditioned on: a, m(a) and scalars.
+
+Networks take a and m(a) as channels on the grid of u. Mixtures take a vector of features: the leading principal components of a
+and of m(a), and the scalars, each with mean 0 and variance 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._typing import Array
+from ..data.pairs import Pairs
+from ..data.spaces import Spaces
+from ..mean.base import pairs_of
+from ..work.state import State
+from .law import Inputs, Residuals
+
+__all__ = ["Features", "network_fields", "network_pairs"]
+
+COMPONENTS = 12  # principal components of a, and of m(a)
+FIELDS = 2000  # from which they are computed, at most
+
+
+def network_fields(inputs: Inputs, spaces: Spaces) -> Array:
+    """Return a on the grid of u, then m(a), as channels: (sample, channel, *grid)."""
+    return np.concatenate([spaces.condition(inputs.a, None), inputs.mean], axis=1)
+
+
+def network_pairs(residuals: Residuals, spaces: Spaces, first: Array | None = None) -> Pairs:
+    """Return pairs whose inputs are the channels of `network_fields` and whose outputs are the residuals.
+
+    Args:
+        residuals: of a mean.
+        spaces: grids of a and u.
+        first: further channels, before the others, (sample, channel, *grid).
+    """
+    fields = network_fields(residuals.inputs, spaces)
+    fields = fields if first is None else np.concatenate([first, fields], axis=1)
+    return pairs_of(fields, residuals.values, residuals.pairs.scalars, residuals.mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The leading principal components of a and of m(a), and the scalars.
+
+    Args:
+        centres: mean of a, of m(a) and of the scalars, flat.
+        directions: principal directions divided by the standard deviation along them: (value, component).
+    """
+
+    centres: tuple[Array, ...]
+    directions: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> "Features":
+        """Compute the directions from training inputs."""
+        parts = _flat(inputs)
+        centres = tuple(part.mean(axis=0) for part in parts)
+        return cls(centres, tuple(_directions(part - centre) for part, centre in zip(parts, centres, strict=True)))
+
+    def __call__(self, inputs: Inputs) -> Array:
+        """Return the features: (sample, feature)."""
+        both = zip(_flat(inputs), self.centres, self.directions, strict=True)
+        return np.concatenate([(part - centre) @ directions for part, centre, directions in both], axis=1)
+
+    def state(self) -> State:
+        """Return centres and directions, to be saved."""
+        arrays = {f"centre{k}": centre for k, centre in enumerate(self.centres)}
+        return State({}, arrays | {f"directions{k}": each for k, each in enumerate(self.directions)})
+
+    @classmethod
+    def from_state(cls, state: State) -> "Features":
+        """Restore what `state` returned."""
+        count = len(state.arrays) // 2
+        centres, directions = (
+            [np.asarray(state.arrays[f"{name}{k}"]) for k in range(count)] for name in ("centre", "directions")
+        )
+        return cls(tuple(centres), tuple(directions))
+
+
+def _flat(inputs: Inputs) -> list[Array]:
+    parts = [inputs.a.reshape(len(inputs), -1), inputs.mean.reshape(len(inputs), -1)]
+    return parts if inputs.scalars is None else [*parts, inputs.scalars]
+
+
+def _directions(values: Array) -> Array:
+    """Return principal directions, scaled such that components have unit variance; those without variance are left out."""
+    some = values[:: max(1, len(values) // FIELDS)]
+    _, sizes, directions = np.linalg.svd(some, full_matrices=False)
+    stds = sizes[:COMPONENTS] / np.sqrt(len(some))
+    kept = stds > 1e-3 * max(stds.max(initial=0.0), 1e-300)
+    return np.asarray((directions[:COMPONENTS][kept] / stds[kept, None]).T)

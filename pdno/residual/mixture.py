@@ -1,0 +1,233 @@
+r"""The distribution of a few numbers given an input: a Gaussian mixture, conditional or not.
+
+    p(z | φ) = Σ_j w_j(φ) N(z; μ_j(φ), L_j(φ) L_j(φ)ᵀ),        φ = features of the input,
+
+with w, μ and the triangular L from a small network that minimises −log p on training pairs. Without φ, z is drawn from its
+training values with a small kernel (a kernel density estimate). The conditional distribution is used where it has a higher
+likelihood on held-out pairs, by more than one standard error.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .._typing import Array
+from ..draw import generator
+from ..evaluation.dependence import stderr_of_mean
+from ..work.state import State
+
+__all__ = ["ConditionalMixture"]
+
+COMPONENTS = 12  # J
+HIDDEN = 64  # units of the two hidden layers
+BATCH = 256  # pairs per update
+RATE = 3e-3  # largest learning rate
+UPDATES = 3000  # at most
+DECAY = 1e-3  # weight decay
+CHECK_EVERY = 100  # updates between two evaluations on held-out pairs; the best weights are kept
+SMALLEST = 3e-3  # standard deviation of a component, in units of that of z
+FEWEST = 200  # training pairs for a conditional mixture
+FEWEST_HELD_OUT = 20  # held-out pairs to select it by
+KERNEL_PAIRS = 2000  # training values from which the kernel density is evaluated
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Features and standardised z of some pairs."""
+
+    x: Tensor
+    z: Tensor
+
+
+class ConditionalMixture:
+    """A distribution of z given features of the input.
+
+    Args:
+        updates: of the network, at most.
+
+    `describe` says which one was selected.
+    """
+
+    def __init__(self, updates: int = UPDATES) -> None:
+        self.updates = updates
+        self.centre = self.spread = np.zeros(0)
+        self.values = np.zeros((0, 0))  # standardised training values, for the kernel density
+        self.width = 0.0  # of the kernel, in units of the standard deviation of z
+        self.network: nn.Sequential | None = None
+
+    def learn(
+        self, x: Array, z: Array, held_out: tuple[Array, Array] | None = None, seed: int = 0, seconds: float | None = None
+    ) -> Self:
+        """Estimate the distribution.
+
+        Args:
+            x: features, (sample, feature), standardised.
+            z: (sample, K).
+            held_out: x and z of held-out pairs; without them the distribution does not depend on x.
+            seed: of initial weights and batches.
+            seconds: that training may take.
+        """
+        self.centre, spread = z.mean(axis=0), z.std(axis=0)
+        self.spread = np.where(spread > 0, spread, 1.0)
+        self.values = (z - self.centre) / self.spread
+        self.width = _bandwidth(self.values, seed)
+        if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
+            return self
+        train, validation = self._rows(x, z), self._rows(*held_out)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed % 2**63)
+            network = _network(x.shape[1], z.shape[1])
+        likelihood = _fit(network, train, validation, seed, self.updates, seconds)
+        gain = likelihood - _kernel_log_density(self.values, self.width, validation.z.numpy().astype(np.float64))
+        if gain.mean() > stderr_of_mean(gain, None):
+            self.network = network
+        return self
+
+    def _rows(self, x: Array, z: Array) -> _Rows:
+        return _Rows(*(torch.as_tensor(np.asarray(v, dtype=np.float32)) for v in (x, (z - self.centre) / self.spread)))
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the distribution depends on the input."""
+        return self.network is not None
+
+    def prepare(self, x: Array) -> "Callable[[Array, Array, Array], Array]":
+        """Return the function (places, uniform, normal) ↦ z, (row, K).
+
+        Args:
+            x: features of some inputs, (sample, feature).
+
+        Returns:
+            A function of the rows of x, (row,), of uniform numbers, (row,), and of standard normal numbers, (row, K).
+        """
+        if self.network is None:
+
+            def unconditional(places: Array, uniform: Array, normal: Array) -> Array:
+                number = np.minimum((uniform * len(self.values)).astype(np.intp), len(self.values) - 1)
+                return np.asarray(self.centre + self.spread * (self.values[number] + self.width * normal))
+
+            return unconditional
+        with torch.no_grad():
+            parts = _parameters(self.network(torch.as_tensor(np.asarray(x, dtype=np.float32))), self.values.shape[1])
+        weights, centres, factors = (part.double().numpy() for part in parts)
+        edges = np.exp(weights).cumsum(axis=1)
+
+        def conditional(places: Array, uniform: Array, normal: Array) -> Array:
+            number = np.minimum((uniform[:, None] * edges[places, -1:] > edges[places]).sum(axis=1), COMPONENTS - 1)
+            z = centres[places, number] + np.einsum("rij,rj->ri", factors[places, number], normal)
+            return np.asarray(self.centre + self.spread * z)
+
+        return conditional
+
+    def describe(self) -> str:
+        """Describe the distribution in a few words."""
+        return f"a mixture of {COMPONENTS} Gaussians that depends on the input" if self.network else "a kernel density"
+
+    def state(self) -> State:
+        """Return values, kernel width and weights, to be saved."""
+        arrays = {"centre": self.centre, "spread": self.spread, "values": self.values}
+        parts = {}
+        if self.network is not None:
+            parts["weights"] = State({}, {k: v.detach().cpu().numpy() for k, v in self.network.state_dict().items()})
+        return State({"width": self.width}, arrays, parts)
+
+    @classmethod
+    def from_state(cls, state: State) -> "ConditionalMixture":
+        """Restore what `state` returned."""
+        new = cls()
+        new.centre, new.spread, new.values = (np.asarray(state.arrays[k]) for k in ("centre", "spread", "values"))
+        new.width = float(state.settings["width"])
+        if "weights" in state.parts:
+            weights = {k: torch.from_numpy(np.array(v)) for k, v in state.parts["weights"].arrays.items()}
+            new.network = _network(weights["0.weight"].shape[1], new.values.shape[1])
+            new.network.load_state_dict(weights)
+        return new
+
+
+def _network(features: int, size: int) -> nn.Sequential:
+    out = COMPONENTS * (1 + size + size * (size + 1) // 2)
+    last = nn.Linear(HIDDEN, out)
+    network = nn.Sequential(nn.Linear(features, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), last)
+    nn.init.zeros_(last.weight)
+    with torch.no_grad():  # components start spread over the range of z
+        last.bias[COMPONENTS : COMPONENTS * (1 + size)] = torch.randn(COMPONENTS * size)
+        last.bias[COMPONENTS * (1 + size) :] = math.log(0.5)
+    return network
+
+
+def _parameters(out: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log weights, centres and triangular factors: (row, J), (row, J, K), (row, J, K, K)."""
+    sizes = [COMPONENTS, COMPONENTS * size, COMPONENTS * size * (size + 1) // 2]
+    weights, centres, rest = torch.split(out, sizes, dim=1)
+    rest = rest.reshape(len(out), COMPONENTS, -1)
+    stds = SMALLEST + rest[..., :size].clamp(max=5.0).exp()
+    factors = torch.diag_embed(stds)
+    if size > 1:
+        i, j = torch.tril_indices(size, size, -1)
+        factors = factors.index_put(
+            (torch.arange(len(out))[:, None, None], torch.arange(COMPONENTS)[:, None], i, j), rest[..., size:] - math.log(0.5)
+        )
+    return weights.log_softmax(1), centres.reshape(len(out), COMPONENTS, size), factors
+
+
+def _log_density(out: Tensor, z: Tensor) -> Tensor:
+    """Return log p of each row."""
+    size = z.shape[1]
+    weights, centres, factors = _parameters(out, size)
+    white = torch.linalg.solve_triangular(factors, (z[:, None] - centres)[..., None], upper=False)[..., 0]
+    volume = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return torch.logsumexp(weights - 0.5 * white.square().sum(-1) - volume, 1) - 0.5 * size * math.log(2 * math.pi)
+
+
+def _fit(network: nn.Sequential, train: _Rows, held_out: _Rows, seed: int, updates: int, seconds: float | None) -> Array:
+    """Minimise −log p; keep the weights of the largest held-out likelihood and return it for each held-out pair."""
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
+    best, kept, values = -math.inf, network.state_dict(), np.zeros(0)
+    begin, rng = time.monotonic(), generator(seed, "mixture", 0)
+    for step in range(updates):
+        share = step / updates if seconds is None else max(step / updates, min(1.0, (time.monotonic() - begin) / seconds))
+        for group in optimizer.param_groups:
+            group["lr"] = 0.5 * RATE * (1 + math.cos(math.pi * share))
+        rows = torch.as_tensor(rng.integers(len(train.z), size=BATCH))
+        loss = -_log_density(network(train.x[rows]), train.z[rows]).mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        if (step + 1) % CHECK_EVERY == 0 or step + 1 == updates or share >= 1:
+            with torch.no_grad():
+                now = _log_density(network(held_out.x), held_out.z).double().numpy()
+            if now.mean() > best:
+                best, values = float(now.mean()), now
+                kept = {name: value.clone() for name, value in network.state_dict().items()}
+        if share >= 1:
+            break
+    network.load_state_dict(kept)
+    return values
+
+
+def _bandwidth(z: Array, seed: int) -> float:
+    """Return the kernel width of largest leave-out likelihood, in units of the standard deviation of z."""
+    if len(z) < 8:
+        return 0.3
+    order = generator(seed, "mixture/bandwidth", 0).permutation(len(z))[:KERNEL_PAIRS]
+    half = len(order) // 2
+    widths = np.geomspace(0.005, 0.5, 12)
+    scores = [_kernel_log_density(z[order[:half]], width, z[order[half:]]).mean() for width in widths]
+    return float(widths[int(np.argmax(scores))])
+
+
+def _kernel_log_density(z: Array, width: float, points: Array) -> Array:
+    """Return the log of the kernel density estimate from values z at some points, (point,)."""
+    some = z[:: max(1, len(z) // KERNEL_PAIRS)]
+    size = z.shape[1]
+    squares = np.square((points[:, None] - some[None]) / width).sum(axis=2)
+    lowest = squares.min(axis=1, keepdims=True)
+    total = np.log(np.exp(-0.5 * (squares - lowest)).mean(axis=1)) - 0.5 * lowest[:, 0]
+    return np.asarray(total - size * math.log(width * math.sqrt(2 * math.pi)))

@@ -1,0 +1,185 @@
+r"""Residuals with a scale field: u − m(a) = σ(x; a) q(g(x)), with g a correlated Gaussian field of unit variance.
+
+σ is a network of a and m(a) that minimises the negative log-likelihood log σ + (u − m)²/(2σ²) at each node: errors may be
+larger at some places, for some inputs, where u is large, or next to a jump of the input. q (`pdno.residual.marginal`) is the
+quantile function of (u − m)/σ, so that values need not be Gaussian; the correlation of g is that of the normal scores
+(`pdno.residual.scale`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._typing import Array
+from ..data.pairs import Pairs
+from ..data.spaces import Spaces
+from ..diffusion.base import White
+from ..errors import UserError
+from ..learning.budget import Terms
+from ..learning.loop import Objective
+from ..learning.network import NetworkOnPairs
+from ..learning.settings import Rows as BatchRows
+from ..learning.settings import Training
+from ..work.state import State
+from .condition import network_fields, network_pairs
+from .estimate import estimate_scale
+from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
+from .marginal import Marginal
+from .scale import Scale
+
+__all__ = ["Scaled"]
+
+LOWEST = 1e-3  # σ, in units of the root mean square of the residuals
+HIGHEST = 30.0  # likewise
+UPDATES = 1000  # without a time limit
+NO_LIMIT = 10**6  # updates, if the time ends training
+BLOCK_VALUES = 2**20  # values of fields that are evaluated at a time
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What draws need beside the network.
+
+    Args:
+        spaces: grids of a and u.
+        marginal: quantile functions of (u − m)/σ.
+        scale: correlation of g.
+    """
+
+    spaces: Spaces
+    marginal: Marginal
+    scale: Scale
+
+
+class Scaled(ResidualLaw):
+    """Residuals with a scale field σ(x; a), correlated, with any distribution of single values.
+
+    Args:
+        network: kind of the network, see `pdno.nn.build`; "auto": "local" in one and two dimensions, an FNO in three.
+        training: settings of the loop; default: as many updates as the time allows.
+    """
+
+    name: ClassVar[str] = "scaled"
+    trains_network: ClassVar[bool] = True
+
+    def __init__(self, network: str = "auto", training: Training | None = None) -> None:
+        self.network, self.training = network, training
+        self._trained: _Trained | None = None
+
+    @property
+    def trained(self) -> _Trained:
+        """Grids, quantile functions and correlation.
+
+        Raises:
+            UserError: before training.
+        """
+        if self._trained is None:
+            raise UserError("this law has not been trained; call learn(residuals, held_out, terms) first")
+        return self._trained
+
+    def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        spaces = residuals.spaces
+        pairs = network_pairs(residuals, spaces)
+        validation = None if held_out is None else network_pairs(held_out, spaces)
+        inner = Spaces.of(pairs, kind=spaces.kind)
+        kind = ("local" if len(inner.u_shape) <= 3 else "fno") if self.network == "auto" else self.network
+        net = NetworkOnPairs.build(kind, pairs, inner, terms)
+        self.networks = (net,)
+        net.train(_likelihood(net), pairs, validation, self._loop(terms), terms.below("scaled"), {"law": self.name})
+        sigma = self._sigma(residuals.inputs, spaces)
+        e = residuals.values / sigma
+        if held_out is not None:  # in-sample residuals are too small
+            new = held_out.values / self._sigma(held_out.inputs, spaces)
+            e = e * np.maximum(_size(new, held_out.mask) / np.maximum(_size(e, residuals.mask), TINY), 1.0)
+        marginal = Marginal.of(e, sigma, residuals.mask)
+        scores = marginal.scores(e, sigma, terms.seed)
+        scale = estimate_scale(scores, "auto", residuals.mask, residuals.periodic or None, residuals.groups())
+        self._trained = _Trained(spaces, marginal, scale)
+        return self
+
+    def _loop(self, terms: Terms) -> Training:
+        if self.training is not None:
+            return self.training
+        updates = UPDATES if terms.left() is None else NO_LIMIT
+        return Training(rate=2e-3, batch=64, ema=0.99, weight_decay=1e-3, updates=updates)
+
+    @torch.no_grad()
+    def _sigma(self, inputs: Inputs, spaces: Spaces) -> Array:
+        """Return σ: (sample, channel, *grid)."""
+        (net,) = self.networks
+        net.module.eval()
+        fields = network_fields(inputs, spaces)
+        size, out = max(1, BLOCK_VALUES // fields[0].size), []
+        for first in range(0, len(fields), size):
+            scalars = None if inputs.scalars is None else inputs.scalars[first : first + size]
+            log_sigma = _bounded(net.module(net.condition(fields[first : first + size], scalars)))
+            out.append(log_sigma.double().cpu().numpy())
+        return np.asarray(np.exp(np.concatenate(out)) * net.normalisations["u"].std)
+
+    def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        ignored_settings(sampling)
+        trained = self.trained
+        sigma = inputs.once("scaled", lambda: self._sigma(inputs, trained.spaces))[rows.places]
+        g = trained.scale.sqrt(normals(White(), inputs.mean.shape[1:], rows)) / trained.scale.std
+        return trained.marginal(g, sigma) * sigma
+
+    def evaluations(self, **sampling: Any) -> int:
+        ignored_settings(sampling)
+        return 0
+
+    def describe(self) -> str:
+        """Describe the law in a sentence."""
+        scale = self.trained.scale.describe()
+        (net,) = self.networks
+        return (
+            f"Residuals with a scale field from a network with {net.parameters:,} parameters, trained for {net.updates} steps; "
+            f"normal scores: {scale}."
+        )
+
+    def state(self) -> State:
+        trained = self.trained
+        parts = {"net": self.networks[0].state(), "spaces": trained.spaces.state()}
+        parts |= {"marginal": trained.marginal.state(), "scale": trained.scale.state()}
+        return State({"network": self.network}, {}, parts)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        new, parts = cls(**state.settings), state.parts
+        new.networks = (NetworkOnPairs.from_state(parts["net"]),)
+        marginal, scale = Marginal.from_state(parts["marginal"]), Scale.from_state(parts["scale"])
+        new._trained = _Trained(Spaces.from_state(parts["spaces"]), marginal, scale)
+        return new
+
+
+def _likelihood(net: NetworkOnPairs) -> Callable[[Pairs, str], Objective]:
+    """Return the objective log σ + r²/(2σ²), averaged over observed nodes."""
+
+    def objective(pairs: Pairs, purpose: str) -> Objective:
+        get = net.rows(pairs)
+
+        def loss(network: Any, rows: BatchRows, first: int, step: int) -> Tensor:
+            a, r, mask = get(rows, first, step)
+            log_sigma = _bounded(network(a))
+            value = log_sigma + 0.5 * r.square() * torch.exp(-2 * log_sigma)
+            return value.mean() if mask is None else (value * mask).sum() / mask.sum()
+
+        return loss
+
+    return objective
+
+
+def _bounded(log_sigma: Tensor) -> Tensor:
+    """Return log σ between the bounds."""
+    return log_sigma.clamp(float(np.log(LOWEST)), float(np.log(HIGHEST)))
+
+
+def _size(values: Array, mask: Array | None) -> Array:
+    """Return the root mean square per channel: (channel, 1, …)."""
+    axes = (0, *range(2, values.ndim))
+    count = values[:, 0].size if mask is None else np.maximum(mask.sum(axis=axes, keepdims=True)[0], 1)
+    return np.asarray(np.sqrt((values**2).sum(axis=axes, keepdims=True)[0] / count))

@@ -1,0 +1,314 @@
+r"""Statistics first: the few numbers that a whole residual field shares, then the field given them.
+
+    (z, s) ~ p(z, s | a),        u − m(a) = D(a, m(a), z) + exp(s) e
+
+z = E(u − m(a), a, m(a)) are the K numbers from which a network D reconstructs residuals best (`pdno.nn.bottleneck`): the branch
+of the solution, the place of a front, a parameter of the equation that is not in a, an offset of the whole field. s is the log
+size of the rest, and e the rest at unit size, drawn from any other residual law given a, m(a) + D, z and s. The joint
+distribution of z and s is a conditional mixture (`pdno.residual.mixture`). This is the paper's cascade, coarse to fine, with a
+coarse part of K + 1 numbers; a member takes one evaluation of D.
+"""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._typing import Array
+from ..data.spaces import Spaces
+from ..draw import generator
+from ..errors import UserError
+from ..learning.budget import Terms
+from ..learning.loop import Objective
+from ..learning.network import NetworkOnPairs
+from ..learning.normalisation import Normalisation
+from ..learning.settings import Rows as BatchRows
+from ..learning.settings import Training
+from ..mean.base import pairs_of
+from ..nn.bottleneck import Bottleneck
+from ..work.state import State
+from .compare import Difference
+from .condition import Features, network_fields, network_pairs
+from .gaussian import Gaussian
+from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
+from .mixture import ConditionalMixture
+from .scaled import Scaled
+
+__all__ = ["Statistics"]
+
+NETWORK_SHARE = 0.65  # of the time, for the network
+MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
+MIXTURE_UPDATES = 3  # per update of the network, if their number is given
+MIXTURE_SECONDS = 15.0  # at most for the mixture
+BLOCK_VALUES = 2**20  # values of fields that are encoded at a time
+PRINCIPAL_FIELDS = 1000  # from which the first directions are computed
+REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
+REST_MEMBERS = 20  # members of each
+SMALLEST = 1e-9  # size of a rest, in units of their root mean square
+TINY = 1e-300
+
+
+class Statistics(ResidualLaw):
+    """A few numbers that a whole field shares, and the field given them.
+
+    Args:
+        latents: K, number of shared numbers beside the size of the rest.
+        rest: untrained law of the rest, which is copied; default: `Gaussian()` or `Scaled()`, whichever is better on held-out
+            pairs.
+        network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a slim UNet in two.
+        training: settings of the loop; default: as many updates as the time allows.
+    """
+
+    name: ClassVar[str] = "statistics"
+    trains_network: ClassVar[bool] = True
+    call_values: ClassVar[int] = 2**17
+
+    def __init__(
+        self, latents: int = 1, rest: ResidualLaw | None = None, network: str = "auto", training: Training | None = None
+    ) -> None:
+        self.latents, self.network, self.training = latents, network, training
+        self.rest_candidates = (Gaussian(), Scaled(training=training)) if rest is None else (deepcopy(rest),)
+        self.rest: ResidualLaw = self.rest_candidates[0]
+        self._spaces = Spaces((), (0,))
+        self.unit = np.ones(1)  # size of the rest for each channel, (channel, 1, …)
+        self._features = Features((), ())
+        self.mixture = ConditionalMixture()
+
+    # Training
+
+    def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
+        self._check(residuals)
+        self._spaces = residuals.spaces
+        self._train(residuals, held_out, terms)
+        z, rest = self._encoded(residuals)
+        z_new, rest_new = (z, rest) if held_out is None else self._encoded(held_out)
+        rest = rest * _ratio(rest_new, rest)  # rests of training pairs are in-sample
+        axes = (0, *range(2, rest.ndim))
+        self.unit = np.maximum(np.sqrt(np.mean(rest**2, axis=axes, keepdims=True))[0], TINY)
+        size, size_new = self._sizes(rest), self._sizes(rest_new)
+        self._features = Features.of(residuals.inputs)
+        numbers = np.column_stack([z, np.log(size)])
+        new = None if held_out is None else (self._features(held_out.inputs), np.column_stack([z_new, np.log(size_new)]))
+        if self.training is not None and self.training.updates is not None:
+            self.mixture = ConditionalMixture(MIXTURE_UPDATES * self.training.updates)
+        seconds = terms.left_here(MIXTURE_SHARE)
+        seconds = MIXTURE_SECONDS if seconds is None else min(seconds, MIXTURE_SECONDS)
+        self.mixture.learn(self._features(residuals.inputs), numbers, new, terms.seed, seconds)
+        later = None if held_out is None else self._normalised(held_out, z_new, rest_new, size_new)
+        self._learn_rest(self._normalised(residuals, z, rest, size), later, terms.below("rest"))
+        return self
+
+    def _learn_rest(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
+        """Train the candidates for the law of the rest; keep the best one."""
+        self.rest = self.rest_candidates[0].learn(residuals, held_out, terms)
+        if held_out is None:
+            return
+        for law in self.rest_candidates[1:]:
+            law.learn(residuals, held_out, terms.below(law.name))
+            scores = [each.score(held_out[:REST_PAIRS], REST_MEMBERS) for each in (self.rest, law)]
+            if Difference.of(scores[0], scores[1], held_out.pairs.labels()).is_decisive:
+                self.rest = law
+
+    def _check(self, residuals: Residuals) -> None:
+        mask = residuals.mask
+        if mask is not None and (mask != mask[:1]).any():
+            raise UserError("statistics of fields need outputs at the same nodes in all samples; use law='gaussian'")
+
+    def _train(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
+        pairs = network_pairs(residuals, self._spaces, residuals.values)
+        validation = None if held_out is None else network_pairs(held_out, self._spaces, held_out.values)
+        spaces = Spaces.of(pairs, kind=self._spaces.kind)
+        module = self._module(spaces, terms.seed)
+        module.start(torch.as_tensor(_principal(Normalisation.of(pairs.u, "scalar").normalise(pairs.u), self.latents)))
+        net = NetworkOnPairs.build(module, pairs, spaces, terms)
+        self.networks = (net,)
+        training = self.training
+        if training is None:
+            rate = 4e-3 if self._kind(spaces) == "fno" else 2e-3
+            training = Training(rate=rate, batch=32, ema=0.998, updates=10**6 if terms.left() is not None else None)
+        share = terms if terms.left() is None else terms.within(terms.left(NETWORK_SHARE))
+
+        def objective(some: Any, purpose: str) -> Objective:
+            get = net.rows(some)
+
+            def loss(network: Any, rows: BatchRows, first: int, step: int) -> Tensor:
+                a, r, mask = get(rows, first, step)
+                eta = net.tensor(
+                    generator(terms.seed, f"{purpose}/jitter", first, step).standard_normal((len(rows), self.latents))
+                )
+                constant = eta.reshape(*eta.shape, *(1,) * (a.ndim - 2)).expand(*eta.shape, *a.shape[2:])
+                error = network(torch.cat([a, constant], 1)) - r
+                error = error if mask is None else error * mask
+                sizes: Tensor = error.flatten(1).square().mean(1).add(1e-8).sqrt()
+                return sizes.mean()
+
+            return loss
+
+        settings = {"latents": self.latents, "kind": self._kind(spaces)}
+        net.train(objective, pairs, validation, training, share.below("statistics"), settings)
+
+    @property
+    def net(self) -> NetworkOnPairs:
+        """The trained network.
+
+        Raises:
+            UserError: before training.
+        """
+        if not self.networks:
+            raise UserError("this law has not been trained; call learn(residuals, held_out, terms) first")
+        return self.networks[0]
+
+    @property
+    def bottleneck(self) -> Bottleneck:
+        """Encoder and decoder."""
+        module: Bottleneck = self.net.module  # type: ignore[assignment]
+        return module
+
+    def _kind(self, spaces: Spaces) -> str:
+        return ("slim" if len(spaces.u_shape) == 3 else "fno") if self.network == "auto" else self.network
+
+    def _module(self, spaces: Spaces, seed: int) -> Bottleneck:
+        periodic = tuple(kind == "periodic" for kind in spaces.kind)
+        sizes = {"in_channels": spaces.channels + self.latents, "out_channels": spaces.u_shape[0], "latents": self.latents}
+        return Bottleneck(spaces.u_shape[1:], **sizes, kind=self._kind(spaces), seed=seed, periodic=periodic)
+
+    @torch.no_grad()
+    def _encoded(self, residuals: Residuals) -> tuple[Array, Array]:
+        """Return z and the rest of each pair, (sample, K) and (sample, channel, *grid)."""
+        module, net = self.bottleneck, self.net
+        module.eval()
+        pairs = network_pairs(residuals, self._spaces, residuals.values)
+        get, size = net.rows(pairs), max(1, BLOCK_VALUES // pairs.a[0].size)
+        found, rests = [], []
+        for first in range(0, len(pairs), size):
+            rows = np.arange(first, min(first + size, len(pairs)))
+            x = get(rows)[0]
+            z = module.encode(x)
+            found.append(z.double().cpu().numpy())
+            rests.append(residuals.values[rows] - self._decoded(x[:, module.observed :], z))
+        rest = np.concatenate(rests)
+        return np.concatenate(found), rest if residuals.mask is None else np.where(residuals.mask, rest, 0.0)
+
+    def _decoded(self, condition: Tensor, z: Tensor) -> Array:
+        """Return D in units of u."""
+        values = self.bottleneck.decode(condition, z).double().cpu().numpy()
+        return np.asarray(self.net.normalisations["u"].restore(values))
+
+    def _sizes(self, rest: Array) -> Array:
+        """Return the root mean square of each field, with channels in units of `unit`: (sample,)."""
+        squares = np.mean((rest / self.unit) ** 2, axis=tuple(range(1, rest.ndim)))
+        return np.asarray(np.sqrt(np.maximum(squares, SMALLEST**2)))
+
+    def _normalised(self, residuals: Residuals, z: Array, rest: Array, size: Array) -> Residuals:
+        """Return the rests at unit size, whose scalars include z and s."""
+        e = rest / size.reshape(-1, *(1,) * (rest.ndim - 1))
+        inputs = self._inner(residuals.inputs, residuals.pairs.u - rest, z, size)
+        pairs = pairs_of(inputs.a, inputs.mean + e, inputs.scalars, residuals.mask)
+        return Residuals(pairs, e, (), residuals.periodic)
+
+    @staticmethod
+    def _inner(inputs: Inputs, mean: Array, z: Array, size: Array) -> Inputs:
+        numbers = [z, np.log(size)[:, None]]
+        return Inputs(inputs.a, mean, np.concatenate(numbers if inputs.scalars is None else [inputs.scalars, *numbers], axis=1))
+
+    # Sampling
+
+    @torch.no_grad()
+    def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
+        ignored_settings(sampling)
+        condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
+        numbers = mixture(rows.places, *_draws(rows, self.latents + 1))
+        z, size = numbers[:, :-1], np.exp(numbers[:, -1])
+        places = torch.as_tensor(rows.places)
+        field = self._decoded(condition[places], self.net.tensor(np.clip(z, -math.sqrt(3), math.sqrt(3))))
+        some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
+        inner = self._inner(some, some.mean + field, z, size)
+        e = self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places))))
+        return np.asarray(field + e * (size / self._sizes(e)).reshape(-1, *(1,) * (e.ndim - 1)))
+
+    def _prepared(self, inputs: Inputs) -> tuple[Tensor, Callable[[Array, Array, Array], Array]]:
+        """Return the condition of D, and the mixture, for each input."""
+        fields, net = network_fields(inputs, self._spaces), self.net
+        zeros = np.zeros((len(inputs), self._spaces.u_shape[0], *fields.shape[2:]))
+        condition = net.condition(np.concatenate([zeros, fields], axis=1), inputs.scalars)[:, self.bottleneck.observed :]
+        return condition, self.mixture.prepare(self._features(inputs))
+
+    def evaluations(self, **sampling: Any) -> int:
+        ignored_settings(sampling)
+        return 1 + self.rest.evaluations(**sampling)
+
+    def describe(self) -> str:
+        """Describe the law in a sentence."""
+        numbers = f"{self.latents} number{'s' if self.latents > 1 else ''} that a whole field shares and the size of the rest"
+        return (
+            f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from a network with "
+            f"{self.net.parameters:,} parameters, trained for {self.net.updates} steps. The rest: {self.rest.describe()}"
+        )
+
+    # Saving
+
+    def state(self) -> State:
+        settings = {"latents": self.latents, "network": self.network}
+        parts = {"net": self.net.state(), "spaces": self._spaces.state(), "features": self._features.state()}
+        parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
+        return State(settings, {"unit": self.unit}, parts)
+
+    @classmethod
+    def from_state(cls, state: State, law: Callable[[State], ResidualLaw] | None = None) -> Self:
+        """Restore what `state` returned.
+
+        Args:
+            state: settings, weights and mixture.
+            law: restores the law of the rest, such as `pdno.residual.law_from_state`; default: for the laws that "auto" tries.
+        """
+        new = cls(**state.settings)
+        new._spaces, new.unit = Spaces.from_state(state.parts["spaces"]), np.asarray(state.arrays["unit"])
+        saved = state.parts["net"]
+        module = new._module(Spaces.from_state(saved.parts["spaces"]), 0)
+        new.networks = (NetworkOnPairs.from_state(saved, False, module),)
+        new._features = Features.from_state(state.parts["features"])
+        new.mixture = ConditionalMixture.from_state(state.parts["mixture"])
+        new.rest_candidates = (new.rest,) = ((law or _rest_from_state)(state.parts["rest"]),)
+        return new
+
+
+def _rest_from_state(state: State) -> ResidualLaw:
+    settings = dict(state.settings)
+    law = {each.name: each for each in (Gaussian, Scaled)}[settings.pop("name")]
+    return law.from_state(State(settings, state.arrays, state.parts))
+
+
+def _ratio(new: Array, train: Array) -> Array:
+    """Return the ratio of the root mean squares of two sets of fields per channel, (1, channel, 1, …), at least 1."""
+    axes = (0, *range(2, new.ndim))
+    squares = [np.mean(values**2, axis=axes, keepdims=True) for values in (new, train)]
+    return np.asarray(np.sqrt(np.maximum(squares[0] / np.maximum(squares[1], TINY), 1.0)))
+
+
+def _principal(values: Array, count: int) -> Array:
+    """Return the leading principal directions of fields, divided by the standard deviation along them: (count, value)."""
+    flat = values[:: max(1, len(values) // PRINCIPAL_FIELDS)].reshape(-1, values[0].size)
+    flat = flat - flat.mean(axis=0)
+    squares, left = np.linalg.eigh(flat @ flat.T)
+    squares, left = squares[::-1][:count], left[:, ::-1][:, :count]
+    directions = (left / np.maximum(squares, TINY)).T @ flat * np.sqrt(len(flat))
+    return np.pad(directions, ((0, count - len(directions)), (0, 0)))
+
+
+def _draws(rows: Rows, size: int) -> tuple[Array, Array]:
+    """Return a uniform number, (row,), and standard normal numbers, (row, size), as functions of (seed, input, member)."""
+    uniform, normal = np.empty(len(rows.inputs)), np.empty((len(rows.inputs), size))
+    for row, (i, m) in enumerate(zip(rows.inputs, rows.members, strict=True)):
+        stream = generator(rows.seed, "statistics", int(i), int(m))
+        uniform[row] = stream.random()
+        stream.standard_normal(out=normal[row])
+    return uniform, normal
+
+
+def _taken(scalars: Array | None, places: Array) -> Array | None:
+    return None if scalars is None else scalars[places]

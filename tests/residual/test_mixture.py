@@ -1,0 +1,52 @@
+"""The conditional mixture: an exact two-point law that depends on the input, and one that does not."""
+
+import numpy as np
+import pytest
+
+from pdno.residual.mixture import ConditionalMixture
+
+N = 1500
+
+
+def data(seed: int, conditional: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return z = ±(1 + x) with a standard deviation of .05, or ±1; the sign is a fair coin."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, size=(N, 2))
+    sign = rng.choice([-1.0, 1.0], size=N)
+    size = 1.5 + x[:, 0] if conditional else np.ones(N)
+    return x, (sign * size + 0.05 * rng.standard_normal(N))[:, None]
+
+
+def drawn(law: ConditionalMixture, x: np.ndarray, members: int = 2000) -> np.ndarray:
+    rng = np.random.default_rng(9)
+    places = np.repeat(np.arange(len(x)), members)
+    sample = law.prepare(x)
+    return sample(places, rng.random(len(places)), rng.standard_normal((len(places), 1))).reshape(len(x), members)
+
+
+def test_a_distribution_that_depends_on_the_input_is_learned() -> None:
+    x, z = data(0, conditional=True)
+    law = ConditionalMixture(updates=500).learn(x, z, data(1, conditional=True), seed=0)
+    assert law.is_conditional
+    new = np.array([[-0.8, 0.0], [0.8, 0.5]])
+    for size, draws in zip(1.5 + new[:, 0], drawn(law, new), strict=True):
+        assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.12)
+        assert np.mean(np.abs(np.abs(draws) - size) < 0.25) > 0.9
+        assert np.abs(draws).mean() == pytest.approx(size, rel=0.06)
+
+
+def test_a_distribution_that_does_not_depend_on_the_input_keeps_its_modes() -> None:
+    x, z = data(0, conditional=False)
+    law = ConditionalMixture().learn(x, z)
+    draws = drawn(law, x[:1])
+    assert not law.is_conditional
+    assert np.mean(np.abs(np.abs(draws) - 1) < 0.2) > 0.98
+    assert np.abs(draws).std() == pytest.approx(0.05, rel=0.4)
+
+
+def test_it_is_restored_from_its_state() -> None:
+    x, z = data(0, conditional=True)
+    law = ConditionalMixture(updates=100).learn(x[:300], z[:300], (x[300:400], z[300:400]))
+    back = ConditionalMixture.from_state(law.state())
+    np.testing.assert_array_equal(drawn(back, x[:3], 5), drawn(law, x[:3], 5))
+    assert back.describe() == law.describe()
