@@ -54,7 +54,8 @@ def decompose(
         raise UserError("a network mean needs validation pairs to estimate the residual scale; got none, pass validation=0.1")
 
     def residuals(some: Pairs, values: Array) -> Residuals:
-        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind))
+        prediction = None if some.mask is None else mean(some.a, some.scalars)
+        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction)
 
     validation = residuals(held_out, _residual(mean, held_out, choice.held_out)) if held_out else None
     folded = mean.cheap_folds and len(np.unique(pairs.labels())) > 1

@@ -78,12 +78,14 @@ class Residuals:
         values: u − m(a), zero where u is missing, (sample, channel, *grid).
         elements: of the group of symmetries, which act on residuals linearly; empty for none.
         periodic: whether each axis of the grid is periodic.
+        prediction: m(a), (sample, channel, *grid); default: u − values, which is known where u is observed.
     """
 
     pairs: Pairs
     values: Array
     elements: Sequence[Symmetry] = ()
     periodic: tuple[bool, ...] = ()
+    prediction: Array | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -96,8 +98,11 @@ class Residuals:
 
     @property
     def inputs(self) -> Inputs:
-        """The inputs with m(a) = u − residual."""
-        return Inputs(self.pairs.a, self.pairs.u - self.values, self.pairs.scalars)
+        """The inputs with m(a) = u − residual; where u is missing, the prediction, or zero if there is none."""
+        mean, mask = self.pairs.u - self.values, self.mask
+        if mask is not None:
+            mean = np.where(mask, mean, 0.0 if self.prediction is None else self.prediction)
+        return Inputs(self.pairs.a, mean, self.pairs.scalars)
 
     def groups(self) -> Ints | None:
         """Return labels of pairs that are not independent: groups, or equal inputs; None if all are independent."""
