@@ -166,7 +166,7 @@ class PDNO(Surrogate):
         if self.mean_model is None and law in ("auto", Diffused.name):
             return self._learn_without_mean(pairs, held_out, spaces, elements, terms)
         choice = self._choose_mean(pairs, held_out, spaces, terms)
-        residuals, remarks = decompose(choice, pairs, held_out, spaces, elements, terms.seed)
+        residuals, remarks = decompose(choice, pairs, held_out, spaces, elements, terms.seed, terms)
         gaussian = Gaussian(self.residual_scale, self.diffusion.schedule.n_steps - self.reverse.t_start)
         diffused = self._diffused()
         selected = choose_law(law, residuals, gaussian, diffused, terms)

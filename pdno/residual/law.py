@@ -78,7 +78,7 @@ class Residuals:
         values: u − m(a), zero where u is missing, (sample, channel, *grid).
         elements: of the group of symmetries, which act on residuals linearly; empty for none.
         periodic: whether each axis of the grid is periodic.
-        prediction: m(a), (sample, channel, *grid); default: u − values, which is known where u is observed.
+        prediction: m(a), (sample, channel, *grid); default: u − values, and 0 where u is missing.
     """
 
     pairs: Pairs
@@ -98,10 +98,11 @@ class Residuals:
 
     @property
     def inputs(self) -> Inputs:
-        """The inputs with m(a) = u − residual; where u is missing, the prediction, or zero if there is none."""
-        mean, mask = self.pairs.u - self.values, self.mask
-        if mask is not None:
-            mean = np.where(mask, mean, 0.0 if self.prediction is None else self.prediction)
+        """The inputs with m(a)."""
+        mean, mask = self.prediction, self.mask
+        if mean is None:
+            mean = self.pairs.u - self.values
+            mean = mean if mask is None else np.where(mask, mean, 0.0)
         return Inputs(self.pairs.a, mean, self.pairs.scalars)
 
     def groups(self) -> Ints | None:

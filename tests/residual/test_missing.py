@@ -144,8 +144,8 @@ def test_correlation_is_kept_with_missing_values(kind, missing, periodic) -> Non
 
 
 def test_white_noise_with_missing_values_is_not_correlated() -> None:
-    kinds = [estimate_scale(normal(20, 1, 16, seed=k), mask=normal(20, 1, 16, seed=k + 99) < 0.5).kind for k in range(20)]
-    assert kinds.count("scalar") >= 18
+    kinds = [estimate_scale(normal(20, 1, 16, seed=k), mask=normal(20, 1, 16, seed=k + 99) < 0.5).kind for k in range(6)]
+    assert kinds.count("scalar") >= 5
 
 
 def test_large_fields_are_compared_at_a_block_of_nodes(monkeypatch) -> None:
