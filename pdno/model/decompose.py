@@ -79,7 +79,7 @@ def decompose(
         return MeanResiduals(train, None, train, choice.exact, representative), []
     remarks = []
     if not representative and terms is not None and (values := _cross_fitted(choice, pairs, terms)) is not None:
-        train, representative = _scaled(residuals(pairs, values), validation), True
+        train, representative = _scaled(residuals(pairs, values), rms(validation.values, validation.mask)), True
         remarks = ["The mean is overfitted: residuals are those of copies of it that were trained without the pair."]
     measured = _measured(train, validation) if representative else validation
     return MeanResiduals(train, validation, measured, choice.exact, representative), remarks
@@ -122,16 +122,19 @@ def _cross_fitted(choice: Choice, pairs: Pairs, terms: Terms) -> Array | None:
 
 
 def _measured(train: Residuals, validation: Residuals) -> Residuals:
-    """Return the residuals from which the scale is estimated: of many pairs, with the size of held-out residuals."""
+    """Return the residuals from which the scale is estimated: of many pairs, with the size of held-out residuals.
+
+    In-sample residuals are too small: if they are larger than held-out ones, these are so by chance.
+    """
     if len(validation) >= ENOUGH_HELD_OUT:
         return validation
-    return _scaled(train, validation)
+    return _scaled(train, np.maximum(rms(validation.values, validation.mask), rms(train.values, train.mask)))
 
 
-def _scaled(train: Residuals, validation: Residuals) -> Residuals:
-    """Return residuals with the root mean square of held-out ones per channel; predictions stay the same."""
-    values = scaled_to(train.values, train.mask, rms(validation.values, validation.mask))
-    return replace(train, values=values, prediction=train.inputs.mean)
+def _scaled(residuals: Residuals, size: Array) -> Residuals:
+    """Return residuals with this root mean square per channel; predictions stay the same."""
+    values = scaled_to(residuals.values, residuals.mask, size)
+    return replace(residuals, values=values, prediction=residuals.inputs.mean)
 
 
 def _is_larger(held_out: Residuals, out_of_fold: Residuals) -> bool:

@@ -137,6 +137,20 @@ def test_residuals_of_an_overfitted_mean_are_cross_fitted_if_there_is_time() -> 
     assert not late.representative  # no time for copies
 
 
+def test_the_scale_is_not_smaller_than_in_sample_residuals() -> None:
+    """A mean that is not overfitted: its scale has the larger size of few held-out and of in-sample residuals."""
+    a, u, _ = linear_pairs(100)
+    pairs, few = Pairs.of(a[:90], u[:90]), slice(90, 100)
+    mean = Network("fno", training=STILL)
+    for factor in (0.1, 3.0):
+        size = factor * np.sqrt(np.mean(u[:90] ** 2))
+        choice = Choice(mean.learn(pairs, None, QUIET), (), "As requested", held_out=np.full(u[few].shape, size))
+        left, _ = decompose(choice, pairs, Pairs.of(a[few], u[few]), Spaces.of(pairs))
+        found = np.sqrt(np.mean(left.measured.values**2))
+        inside = np.sqrt(np.mean((u[:90] - mean(a[:90])) ** 2))
+        assert found == pytest.approx(max(size, inside))
+
+
 def test_members_of_an_overfitted_mean_are_correlated() -> None:
     """From 60 pairs, six of them held out: neighbours of members are correlated as the errors are."""
     rng = np.random.default_rng(0)
