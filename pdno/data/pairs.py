@@ -133,9 +133,9 @@ class Pairs:
         mask = self.mask
         return self.u if mask is None else np.where(mask, self.u, 0.0)
 
-    def with_outputs(self, values: Array) -> "Pairs":
-        """Return the same pairs with other outputs, in the shape of u; u_eta is dropped."""
-        data = self.xarray.drop_vars("u_eta", errors="ignore")
+    def with_outputs(self, values: Array, complete: bool = False) -> "Pairs":
+        """Return the same pairs with other outputs, in the shape of u; u_eta is dropped, and the mask if these are complete."""
+        data = self.xarray.drop_vars(["u_eta", "mask"] if complete else "u_eta", errors="ignore")
         return Pairs(data.assign(u=xr.Variable(data["u"].dims, values)))
 
     def labels(self) -> Ints:

@@ -217,7 +217,7 @@ class MeanSelection:
         left = self.terms.left_here()
         if left is not None and seconds is not None:
             seconds = min(seconds, left)
-            if seconds < 1:
+            if seconds < 1 and self.means:
                 self.skip(name, "no time was left")
                 return
         title = name if seconds is None else f"{name}-{stage}"

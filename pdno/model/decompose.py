@@ -1,11 +1,14 @@
 r"""Residuals of a trained mean, on which the residual law is trained.
 
-Residuals are out of fold where the mean has them cheaply. For other means (networks) those of the training pairs are in-sample:
-the scale is estimated from the held-out pairs, and the law is trained on in-sample residuals only if these are about as large.
-If held-out residuals are much larger than out-of-fold ones, the scale is estimated from them, too.
+Residuals are out of fold where the mean has them cheaply. For other means (networks) those of the training pairs are in-sample.
+If these are about as large as held-out ones, the law is trained on them; if not, because the mean is overfitted, on
+cross-fitted residuals (`pdno.model.crossfit`) where there is time for them. The scale has its correlation from all these pairs
+and its size from the held-out ones. If held-out residuals are much larger than out-of-fold ones, if there are many of them, or
+if there is no time for cross-fitting, the scale is estimated from the held-out pairs alone.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,11 +16,13 @@ from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
+from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
 from ..residual.choose import MeanResiduals
 from ..residual.law import Residuals
 from ..symmetry import Symmetry
+from .crossfit import cross_fitted, number_of_folds, rms, scaled_to
 
 __all__ = ["decompose", "in_sample"]
 
@@ -25,6 +30,7 @@ FEWEST_HELD_OUT = 20  # held-out pairs that can show a distribution shift
 SHIFT = 1.5  # ratio of held-out to out-of-fold residuals above which a distribution shift is reported
 SOME = 200  # pairs on which in-sample residuals are compared with held-out ones
 OVERFITTED = 0.7  # ratio of in-sample to held-out residuals below which they are not representative
+ENOUGH_HELD_OUT = 50  # held-out pairs from which a scale is estimated as well as from training pairs
 TINY = 1e-300
 
 
@@ -35,6 +41,7 @@ def decompose(
     spaces: Spaces,
     elements: Sequence[Symmetry] = (),
     seed: int = 0,
+    terms: Terms | None = None,
 ) -> tuple[MeanResiduals, list[str]]:
     """Return the residuals of a trained mean, and remarks for the user.
 
@@ -45,6 +52,7 @@ def decompose(
         spaces: those of the pairs.
         elements: of the group of symmetries.
         seed: of the folds.
+        terms: folder, devices and deadline for cross-fitting; default: no cross-fitting.
 
     Raises:
         UserError: if the mean needs held-out pairs, and there are none.
@@ -54,18 +62,26 @@ def decompose(
         raise UserError("a network mean needs validation pairs to estimate the residual scale; got none, pass validation=0.1")
 
     def residuals(some: Pairs, values: Array) -> Residuals:
-        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind))
+        prediction = None
+        if some.mask is not None:  # where u is missing, m(a) is not u − residual
+            prediction = np.where(some.mask, some.u - values, mean(some.a, some.scalars))
+        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction)
 
     validation = residuals(held_out, _residual(mean, held_out, choice.held_out)) if held_out else None
-    folded = mean.cheap_folds and len(np.unique(pairs.labels())) > 1
-    if folded:
-        train, representative = residuals(pairs, _out_of_fold(mean, pairs, seed)), True
-    else:
-        train, representative = _in_sample(mean, pairs, validation, residuals)
-    use_validation = validation is not None and (not folded or _is_larger(validation.values, train.values))
-    measured = validation if validation is not None and use_validation else train
-    shift = "Held-out residuals are larger than out-of-fold ones, so the scale is theirs: check for distribution shift."
-    remarks = [shift] if folded and use_validation else []
+    if mean.cheap_folds and len(np.unique(pairs.labels())) > 1:
+        train = residuals(pairs, _out_of_fold(mean, pairs, seed))
+        if validation is None or not _is_larger(validation, train):
+            return MeanResiduals(train, validation, train, choice.exact), []
+        shift = "Held-out residuals are larger than out-of-fold ones, so the scale is theirs: check for distribution shift."
+        return MeanResiduals(train, validation, validation, choice.exact), [shift]
+    train, representative = _in_sample(mean, pairs, validation, residuals)
+    if validation is None:
+        return MeanResiduals(train, None, train, choice.exact, representative), []
+    remarks = []
+    if not representative and terms is not None and (values := _cross_fitted(choice, pairs, terms)) is not None:
+        train, representative = _scaled(residuals(pairs, values), rms(validation.values, validation.mask)), True
+        remarks = ["The mean is overfitted: residuals are those of copies of it that were trained without the pair."]
+    measured = _measured(train, validation) if representative else validation
     return MeanResiduals(train, validation, measured, choice.exact, representative), remarks
 
 
@@ -87,15 +103,43 @@ def _in_sample(
     """Return in-sample residuals and whether they are representative; if not, those of some pairs only."""
     some = pairs[:: max(1, len(pairs) // SOME)]
     few = make(some, _residual(mean, some))
-    ratio = 1.0 if validation is None else float(np.mean(_rms(few.values) / np.maximum(_rms(validation.values), TINY)))
+    if validation is None:
+        ratio = 1.0
+    else:
+        ratio = float(np.mean(rms(few.values, few.mask) / np.maximum(rms(validation.values, validation.mask), TINY)))
     if validation is not None and not ratio > OVERFITTED:
         return few, False
     return (few if len(some) == len(pairs) else make(pairs, _residual(mean, pairs))), True
 
 
-def _is_larger(held_out: Array, out_of_fold: Array) -> bool:
+def _cross_fitted(choice: Choice, pairs: Pairs, terms: Terms) -> Array | None:
+    """Return cross-fitted residuals; None if there is no time for them."""
+    seconds = max((trial.seconds for trial in choice.trials if trial.selected), default=0.0)
+    count, each = number_of_folds(seconds, terms.left_here())
+    if not count or len(np.unique(pairs.labels())) < count:
+        return None
+    return cross_fitted(choice.mean, pairs, count, each, terms)
+
+
+def _measured(train: Residuals, validation: Residuals) -> Residuals:
+    """Return the residuals from which the scale is estimated: of many pairs, with the size of held-out residuals.
+
+    In-sample residuals are too small: if they are larger than held-out ones, these are so by chance.
+    """
+    if len(validation) >= ENOUGH_HELD_OUT:
+        return validation
+    return _scaled(train, np.maximum(rms(validation.values, validation.mask), rms(train.values, train.mask)))
+
+
+def _scaled(residuals: Residuals, size: Array) -> Residuals:
+    """Return residuals with this root mean square per channel; predictions stay the same."""
+    values = scaled_to(residuals.values, residuals.mask, size)
+    return replace(residuals, values=values, prediction=residuals.inputs.mean)
+
+
+def _is_larger(held_out: Residuals, out_of_fold: Residuals) -> bool:
     """Whether held-out residuals are much larger than out-of-fold ones."""
-    ratio = _rms(held_out) / np.maximum(_rms(out_of_fold), TINY)
+    ratio = rms(held_out.values, held_out.mask) / np.maximum(rms(out_of_fold.values, out_of_fold.mask), TINY)
     return len(held_out) >= FEWEST_HELD_OUT and bool(np.mean(ratio) > SHIFT)
 
 
@@ -108,8 +152,3 @@ def _residual(mean: Mean, pairs: Pairs, values: Array | None = None) -> Array:
     """Return u − m(a), zero where u is missing; `values` if it has been computed."""
     values = pairs.u - mean(pairs.a, pairs.scalars) if values is None else values
     return values if pairs.mask is None else np.where(pairs.mask, values, 0.0)
-
-
-def _rms(values: Array) -> Array:
-    """Return the root mean square per channel."""
-    return np.asarray(np.sqrt(np.mean(values**2, axis=(0, *range(2, values.ndim)))))

@@ -79,7 +79,7 @@ class Search:
         if choice is None:
             share = terms.within(terms.left(MEAN_SHARE))
             choice = self._kept(choose_mean(mean, self.pairs, self.held_out, share, **shared), plan)
-        residuals, remarks = self._decomposed(choice)
+        residuals, remarks = self._decomposed(choice, terms)
         if law == "auto" and choice.law:
             selected = self._laws(residuals).only(choice.law)
         else:
@@ -99,7 +99,7 @@ class Search:
         if reason is None and best not in SHARED:
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
-            residuals, remarks = self._decomposed(choice)
+            residuals, remarks = self._decomposed(choice, self.terms)
             laws = self._laws(residuals)
             if not laws.reason and best != Scaled.name:
                 best = laws.screen(LAW_SCREENING).best()
@@ -110,8 +110,9 @@ class Search:
     def _laws(self, residuals: MeanResiduals) -> LawSelection:
         return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms)
 
-    def _decomposed(self, choice: Choice) -> tuple[MeanResiduals, list[str]]:
-        return decompose(choice, self.pairs, self.held_out, self.spaces, self.elements, self.terms.seed)
+    def _decomposed(self, choice: Choice, terms: Terms | None = None) -> tuple[MeanResiduals, list[str]]:
+        """Return the residuals of the mean; with terms, by cross-fitting if in-sample residuals are not representative."""
+        return decompose(choice, self.pairs, self.held_out, self.spaces, self.elements, self.terms.seed, terms)
 
     def _resumed(self, plan: Mapping[str, Any]) -> Choice | None:
         """Return the choice of the run if it is resumed."""

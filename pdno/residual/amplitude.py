@@ -6,9 +6,11 @@ t being the size of the residual of one field relative to that of S ξ, φ(a) lo
 m(a), scalars and their logarithms, and e the part that these do not explain, drawn from its training values. c and β are
 estimated by ridge regression, with the penalty of smallest leave-one-out error; these errors are also the values of e. If sizes
 vary no more than those of S ξ, t = 1, so that homoscedastic noise is modelled as such.
+
+Nothing is extrapolated: features are clipped to the range seen in training, and t, with e and without, to the range of sizes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,13 +24,20 @@ __all__ = ["Amplitude"]
 FEWEST = 20  # fields from which sizes can be estimated
 SIMULATED = 256  # fields S ξ that show how much sizes scatter by chance
 SIZES = 64  # values of e over which sums are taken
-CLIP = 4  # standard deviations beyond which features are not extrapolated
 TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
 class Amplitude:
     """log t = c + βᵀ(φ − centre)/spread + e, with e one of `rest`.
+
+    Args:
+        constant: c.
+        slope: β, (feature,).
+        centre, spread: of the features, (feature,).
+        rest: values of e, ascending.
+        lowest, highest: the range of (φ − centre)/spread in training, (feature,).
+        bounds: smallest and largest log t in training, (2,).
 
     >>> from pdno.residual.estimate import estimate_scale
     >>> steep = np.exp(np.random.default_rng(0).normal(size=(200, 1, 1)))
@@ -45,10 +54,20 @@ class Amplitude:
     centre: Array
     spread: Array
     rest: Array
+    lowest: Array = field(default_factory=lambda: np.array(-np.inf))
+    highest: Array = field(default_factory=lambda: np.array(np.inf))
+    bounds: Array = field(default_factory=lambda: np.array([-np.inf, np.inf]))
 
     @classmethod
     def of(
-        cls, residuals: Array, scale: Scale, a: Array, m: Array, scalars: Array | None = None, seed: int = 0
+        cls,
+        residuals: Array,
+        scale: Scale,
+        a: Array,
+        m: Array,
+        scalars: Array | None = None,
+        seed: int = 0,
+        mask: Array | None = None,
     ) -> "Amplitude | None":
         """Estimate c, β and the values of e.
 
@@ -58,43 +77,64 @@ class Amplitude:
             a, m: inputs and predictions, (sample, channel, *grid).
             scalars: (sample, parameter).
             seed: of the simulated fields S ξ that sizes are compared with.
+            mask: True where residuals are observed; sizes are those of the observed values.
 
         Returns:
             None if sizes vary no more than those of S ξ, or there are too few fields.
         """
-        sizes = _sizes(residuals, scale)
-        if len(residuals) < FEWEST or not (sizes > 0).all():
+        sizes = _sizes(residuals, scale, mask)
+        known = np.isfinite(sizes)
+        if known.sum() < FEWEST or not (sizes[known] > 0).all():
             return None
-        log_t = np.log(sizes)
+        log_t = np.log(sizes[known])
         noise = generator(seed, "amplitude", 0).standard_normal((SIMULATED, *residuals.shape[1:]))
-        by_chance = np.log(_sizes(scale.sqrt(noise), scale))
+        masks = None if mask is None else mask[np.resize(np.flatnonzero(known), SIMULATED)]
+        by_chance = np.log(_sizes(scale.sqrt(noise), scale, masks))
         variance = float(by_chance.var())
         stderr = variance * np.sqrt(2 / len(log_t))
         if log_t.var(ddof=1) < 1.5 * variance + 3 * stderr:
             return None
-        x = _features(a, m, scalars)
+        x = _features(a, m, scalars)[known]
         centre, spread = x.mean(axis=0), x.std(axis=0)
         spread = np.where(spread > 1e-6, spread, np.inf)
-        slope, rest = _ridge((x - centre) / spread, log_t - log_t.mean())
+        x = (x - centre) / spread
+        slope, rest = _ridge(x, log_t - log_t.mean())
         kept = np.sqrt(max(0.0, 1 - variance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
-        return cls(float(log_t.mean() - by_chance.mean()), slope, centre, spread, np.sort(kept * (rest - rest.mean())))
+        rest, chance = np.sort(kept * (rest - rest.mean())), by_chance.mean()
+        bounds = np.array([log_t.min(), log_t.max()]) - chance
+        return cls(float(log_t.mean() - chance), slope, centre, spread, rest, x.min(axis=0), x.max(axis=0), bounds)
 
     def __call__(self, a: Array, m: Array, scalars: Array | None = None) -> Array:
         """Return t without e for inputs a and predictions m: (sample,)."""
         x = (_features(a, m, scalars) - self.centre) / self.spread
-        return np.asarray(np.exp(self.constant + np.clip(x, -CLIP, CLIP) @ self.slope))
+        return self._bounded(self.constant + np.clip(x, self.lowest, self.highest) @ self.slope)
+
+    def _bounded(self, log_t: Array) -> Array:
+        """Return t within the range of sizes seen in training."""
+        return np.asarray(np.exp(np.clip(log_t, *self.bounds)))
 
     @property
     def sizes(self) -> Array:
         """exp(e), at most SIZES values of equal probability."""
         return np.exp(self.rest[:: max(1, len(self.rest) // SIZES)])
 
-    def draw(self, seed: int, inputs: Ints, members: Ints) -> Array:
-        """Draw exp(e) for each (input, member), as a function of (seed, input, member)."""
+    def relative_sizes(self, t: Array) -> Array:
+        """Return exp(e) for inputs with these t, such that t exp(e) is a size seen in training: (sample, size)."""
+        return self._bounded(np.log(t[:, None] * self.sizes)) / t[:, None]
+
+    def draw(self, seed: int, inputs: Ints, members: Ints, t: Array | None = None) -> Array:
+        """Draw exp(e) for each (input, member), as a function of (seed, input, member).
+
+        Args:
+            seed: of the draws.
+            inputs, members: numbers of input and member.
+            t: without e, for each of them; if given, t exp(e) is a size seen in training.
+        """
         numbers = [
             generator(seed, "amplitude", int(i), int(m)).integers(len(self.rest)) for i, m in zip(inputs, members, strict=True)
         ]
-        return np.asarray(np.exp(self.rest[np.array(numbers, dtype=np.intp)]))
+        e = self.rest[np.array(numbers, dtype=np.intp)]
+        return np.asarray(np.exp(e)) if t is None else self._bounded(np.log(t) + e) / t
 
     def describe(self) -> str:
         """Return a few words on how much sizes vary."""
@@ -109,16 +149,27 @@ class Amplitude:
     @classmethod
     def from_state(cls, state: State) -> "Amplitude":
         """Restore what `state` returned."""
-        arrays = state.arrays
-        return cls(float(arrays["constant"]), *(np.asarray(arrays[name]) for name in ("slope", "centre", "spread", "rest")))
+        arrays = {name: np.asarray(value) for name, value in state.arrays.items()}
+        return cls(float(arrays.pop("constant")), **arrays)
 
 
-def _sizes(residuals: Array, scale: Scale) -> Array:
-    """Return the root mean square of each field relative to that of S ξ; channels have equal weights."""
+def _sizes(residuals: Array, scale: Scale, mask: Array | None = None) -> Array:
+    """Return the root mean square of each field relative to that of S ξ; channels have equal weights.
+
+    With a mask it is that of the observed nodes, NaN for fields without any.
+    """
     axes = tuple(range(2, residuals.ndim))
     expected = np.mean(np.broadcast_to(scale.std, residuals.shape[1:]) ** 2, axis=tuple(range(1, residuals.ndim - 1)))
-    shares = np.mean(residuals**2, axis=axes)[:, expected > 0] / expected[expected > 0]
-    return np.sqrt(shares.mean(axis=1)) if shares.shape[1] else np.zeros(len(residuals))
+    if not (expected > 0).any():
+        return np.zeros(len(residuals))
+    if mask is None:
+        shares = np.mean(residuals**2, axis=axes)[:, expected > 0] / expected[expected > 0]
+        return np.asarray(np.sqrt(shares.mean(axis=1)))
+    observed = np.asarray(mask) > 0
+    below = np.sum(observed * np.broadcast_to(scale.std, residuals.shape[1:]) ** 2, axis=axes)
+    above = np.sum(np.where(observed, residuals, 0.0) ** 2, axis=axes)
+    shares, count = np.divide(above, below, where=below > 0, out=np.zeros(below.shape)), (below > 0).sum(axis=1)
+    return np.asarray(np.sqrt(np.divide(shares.sum(axis=1), count, where=count > 0, out=np.full(len(count), np.nan))))
 
 
 def _features(a: Array, m: Array, scalars: Array | None) -> Array:
@@ -127,10 +178,10 @@ def _features(a: Array, m: Array, scalars: Array | None) -> Array:
     A scalar gives two features, itself and the logarithm of its absolute value.
     """
     columns = []
-    for field in (channel for fields in (a, m) for channel in np.moveaxis(fields, 1, 0)):
-        steps = [np.abs(np.diff(field, axis=k)).reshape(len(field), -1) for k in range(1, field.ndim)]
-        slopes = np.concatenate([*steps, np.zeros((len(field), 1))], axis=1)
-        size = np.sqrt(np.mean(field.reshape(len(field), -1) ** 2, axis=1))
+    for values in (channel for each in (a, m) for channel in np.moveaxis(each, 1, 0)):
+        steps = [np.abs(np.diff(values, axis=k)).reshape(len(values), -1) for k in range(1, values.ndim)]
+        slopes = np.concatenate([*steps, np.zeros((len(values), 1))], axis=1)
+        size = np.sqrt(np.mean(values.reshape(len(values), -1) ** 2, axis=1))
         columns += [np.log(np.maximum(x, TINY)) for x in (size, np.sqrt(np.mean(slopes**2, axis=1)), slopes.max(axis=1))]
     for x in () if scalars is None else scalars.T:
         columns += [x, np.log(np.maximum(np.abs(x), TINY))]

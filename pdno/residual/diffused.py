@@ -159,7 +159,7 @@ class Diffused(ResidualLaw, Density):
 
     def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
         """Return pairs (a, r)."""
-        return residuals.pairs.with_outputs(self.spread.normalised(residuals, seed, purpose))
+        return residuals.pairs.with_outputs(self.spread.normalised(residuals, seed, purpose), not self.spread.scale.independent)
 
     def _draws(self, net: NetworkOnPairs, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
         """Return the function (rows, first, step) ↦ n, U_0, ε, a and mask.

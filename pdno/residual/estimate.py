@@ -2,6 +2,9 @@ r"""Estimate the scale S of residuals (`pdno.residual.scale`) from out-of-fold r
 
 Mean squares are about 0, not about a mean: a bias of m is part of its error. Variances from few samples are shrunk towards an
 average (`pdno.residual.shrinkage`): over all nodes, or over the modes k − h … k + h with h ≤ k/4.
+
+With missing values the spectrum of correlated errors is that of the observed pairs of nodes (`pdno.residual.lags`), improved by
+expectation maximisation with the Gaussian conditional distribution (`pdno.residual.gaps`) as long as that is affordable.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +14,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
+from scipy.stats import t as student
 
 from .._typing import Array, Floats, Mask
 from ..basis import diagonal, modes
 from ..data.split import folds
 from ..errors import UserError, nearest
+from ..evaluation.dependence import stderr_of_mean
+from .gaps import work
+from .lags import power_by_lag
 from .scale import KINDS, Kind, Scale, blocks_of, observed_mask
 from .shrinkage import FLOOR, shrunk, spectrum
+from .window import block_of_nodes, block_squares_and_volume
 
 __all__ = ["estimate_scale"]
 
@@ -26,10 +34,14 @@ Rows = NDArray[np.intp]
 ZERO = 1e-14  # of the root mean square of a channel: a node that never exceeds it is 0
 ROUNDS = 8  # of estimating d from s and s from d
 SETTLED = 0.05  # change of log s that ends the rounds
+ROUND_WORK = 5e10  # operations of all rounds with missing values, a few seconds
+LIKELIHOOD_WORK = 5e9  # operations above which the likelihood of fields with missing values is that of a block of nodes
 GAPS = 2**25  # largest number of nodes with d = 0 times nodes, in a channel of correlated errors
-FEWEST_SAMPLES = 8  # below which the kind is "scalar"
-FEWEST_GROUPS = 4  # likewise
-SIGMAS = 2  # standard errors by which a kind must have a larger likelihood
+FEWEST_GROUPS = 4  # independent samples below which the kind is "scalar"
+HALVES = 40  # independent samples from which two folds are enough to compare kinds
+FOLDS = 5  # for fewer samples
+CONFIDENCE = 0.977  # that a kind has a larger likelihood: two standard errors for many samples, more for few
+TINY = 1e-300  # in place of a sum of squares that is 0
 
 
 def estimate_scale(
@@ -45,7 +57,7 @@ def estimate_scale(
         residuals: out-of-fold residuals, (sample, channel, *grid); values where the mask is False are ignored.
         kind: "auto" selects the simplest kind that no other one beats by held-out Gaussian likelihood, "scalar" if there are
             few samples.
-        mask: True where residuals are observed; correlated errors need all values.
+        mask: True where residuals are observed.
         periodic: whether each axis is periodic; default: none is.
         group: a label for each sample; samples of a group are not independent.
 
@@ -109,8 +121,6 @@ class _Data:
         """Reason why correlated errors cannot be estimated; empty if they can."""
         points = self.zero[0].size
         most = max(int(zero.sum()) % points for zero in self.zero)
-        if self.observed is not None:
-            return "missing values, expected all values"
         return f"{most} nodes that are always 0, expected at most {GAPS // points}" if most * points > GAPS else ""
 
     def blocks(self, rows: Rows | None = None) -> Iterator[tuple[Floats, Mask | None]]:
@@ -143,19 +153,34 @@ class _Data:
             )
             variance = variance * _mean(square / variance, count)
         d, s = np.where(self.zero, 0.0, np.sqrt(variance)), np.ones((1,) * self.zero.ndim)
-        for turn in range(0 if kind in ("scalar", "point") else 1 if kind == "mode" and not self.zero.any() else ROUNDS):
+        known = ~self.zero if self.observed is None else count
+        for turn in range(self._rounds(kind, rows)):
             old = np.broadcast_to(s, d.shape)
             power = self._power(rows, Scale(d, old, self.periodic, kind)) if turn else self._first_power(rows, d)
             s = spectrum(power, share * len(members), self.periodic)
             local = np.maximum(diagonal(s, self.periodic), FLOOR)
-            d = np.where(self.zero, 0.0, np.sqrt(variance / (local if kind == "both" else _mean(local, ~self.zero, 1.0))))
+            d = np.where(self.zero, 0.0, np.sqrt(variance / (local if kind == "both" else _mean(local, known, 1.0))))
             if np.abs(np.log(s / old)).max() < SETTLED:
                 break
         first = d[(slice(None), *(slice(1),) * len(self.periodic))]
         return Scale(first if kind in ("scalar", "mode") and (d == first).all() else d, s, self.periodic, kind)
 
+    def _rounds(self, kind: Kind, rows: Rows | None) -> int:
+        """Return the largest number of rounds of estimating d and s."""
+        if kind in ("scalar", "point"):
+            return 0
+        if self.observed is None:
+            return 1 if kind == "mode" and not self.zero.any() else ROUNDS
+        unknown = ~(self.observed if rows is None else self.observed[rows]) | self.zero
+        return int(np.clip(1 + ROUND_WORK / max(work(unknown), 1.0), 1, ROUNDS))
+
     def _first_power(self, rows: Rows | None, d: Floats) -> Floats:
         """Return mean squares of the coefficients of fields/d; nodes with d = 0 take the nearest value, to avoid jumps."""
+        if self.observed is not None:
+            size = np.where(d > 0, d, 1.0)
+            return power_by_lag(
+                ((x / size, mask & (d > 0)) for x, mask in self.blocks(rows) if mask is not None), self.periodic
+            )
         places = np.arange(d.size).reshape(d.shape)
         for channel, zero in enumerate(self.zero):
             if zero.any() and not zero.all():
@@ -166,32 +191,56 @@ class _Data:
 
     def _power(self, rows: Rows | None, scale: Scale) -> Floats:
         """Return mean squares of the coefficients of fields/d; nodes with d = 0 are drawn given the others, by N(0, C)."""
+        if self.observed is not None:
+            known = [scale.partly(x, mask)[:2] for x, mask in self.blocks(rows) if mask is not None]
+            total = np.sum([np.square(white).sum(axis=0) + variance for white, variance in known], axis=0)
+            return np.asarray(np.square(scale.mode) * total / sum(len(white) for white, _ in known))
         white = self.mean_square(rows, scale.whitened)
         for channel, gap in scale.gaps.items():
             white[channel] += np.square(gap.null).sum(axis=1).reshape(white[channel].shape)
         return np.asarray(np.square(scale.mode) * white)
 
+    def log_likelihood(self, scale: Scale, rows: Rows) -> Floats:
+        """Return the log-likelihood of each of some rows with its own size, −D/2 log xᵀ(S Sᵀ)⁻¹x − log det S, D values.
+
+        Sizes of fields differ (`pdno.residual.amplitude`): with one size for all, the largest fields would decide alone. If
+        many values are missing, it is that of a block of nodes.
+        """
+        if self.observed is None or work(~self.observed) <= LIKELIHOOD_WORK:
+            parts = [(mask, *scale.squares_and_volume(x, mask)) for x, mask in self.blocks(rows)]
+            nodes = ~self.zero
+        else:
+            block = block_of_nodes(self.count())
+            some = ((x, mask) for x, mask in self.blocks(rows) if mask is not None)
+            parts = [(mask, *block_squares_and_volume(scale, x, mask, block)) for x, mask in some]
+            nodes = block & ~self.zero
+        logs = []
+        for mask, squares, volume in parts:
+            values = nodes.sum() if mask is None else (mask & nodes).reshape(len(mask), -1).sum(axis=1)
+            logs.append(-0.5 * values * np.log(np.maximum(squares, TINY)) - volume)
+        return np.concatenate(logs)
+
 
 def _best_kind(data: _Data) -> Kind:
-    """Return the simplest kind that no other one beats significantly on the held-out half of the samples."""
+    """Return the simplest kind that no other one beats significantly on held-out samples."""
     labels = int(data.group.max()) + 1
-    if len(data.values) < FEWEST_SAMPLES or labels < FEWEST_GROUPS:
+    if labels < FEWEST_GROUPS:
         return "scalar"
-    halves = list(folds(len(data.values), 2, data.group))
+    parts = list(folds(len(data.values), 2 if labels >= HALVES else FOLDS, data.group))
 
     def scores(kind: Kind) -> Floats:
         """Return the log-likelihood of each group."""
         total = np.zeros(labels)
-        for train, held_out in halves:
+        for train, held_out in parts:
             scale = data.fit(kind, train)
-            logs = [scale.log_likelihood(x, mask) for x, mask in data.blocks(held_out)]
-            total += np.bincount(data.group[held_out], np.concatenate(logs), labels)
+            total += np.bincount(data.group[held_out], data.log_likelihood(scale, held_out), labels)
         return total
 
     best, score = KINDS[0], scores(KINDS[0])
+    threshold = float(student.ppf(CONFIDENCE, labels - 1))  # in standard errors
     for kind in KINDS[1:2] if data.obstacle else KINDS[1:]:
         gain = (new := scores(kind)) - score
-        if gain.mean() > max(SIGMAS * gain.std(ddof=1) / np.sqrt(labels), 1e-6):
+        if gain.mean() > max(threshold * stderr_of_mean(gain, None), 1e-6):
             best, score = kind, new
     return best
 

@@ -60,10 +60,8 @@ class Gaussian(ResidualLaw, Density):
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         values, groups = _transformed(residuals, _some(residuals.elements, residuals.values.size))
         scale = estimate_scale(values, self.scale, residuals.mask, residuals.periodic or None, groups)
-        amplitude = None
-        if residuals.mask is None and (held_out is None or held_out.mask is None):
-            inputs = residuals.inputs
-            amplitude = Amplitude.of(residuals.values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed)
+        inputs = residuals.inputs
+        amplitude = Amplitude.of(residuals.values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed, residuals.mask)
         self._spread = Spread(scale, amplitude)
         self.std = scale.std if amplitude is None else None
         return self
@@ -72,7 +70,8 @@ class Gaussian(ResidualLaw, Density):
         ignored_settings(sampling, self.max_steps)
         r = normals(White(), inputs.mean.shape[1:], rows).astype(np.float32).astype(np.float64)  # as networks draw them
         if (amplitude := self.spread.amplitude) is not None:
-            r = r * amplitude.draw(rows.seed, rows.inputs, rows.members).reshape(-1, *(1,) * (r.ndim - 1))
+            t = self.spread.sizes(inputs)[rows.places]
+            r = r * amplitude.draw(rows.seed, rows.inputs, rows.members, t).reshape(-1, *(1,) * (r.ndim - 1))
         return self.spread.restored(r, inputs, rows.places)
 
     def evaluations(self, **sampling: Any) -> int:
@@ -85,12 +84,12 @@ class Gaussian(ResidualLaw, Density):
 
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
         """Return −log of the mean over s of N(0, (t(a) s)² S Sᵀ), in nats per pair."""
-        scale, s = self.spread.scale, sizes_of(self.spread)
-        t, shape = self.spread.sizes(residuals.inputs), residuals.values.shape
+        scale, t, shape = self.spread.scale, self.spread.sizes(residuals.inputs), residuals.values.shape
+        s = np.ones((1, 1)) if self.spread.amplitude is None else self.spread.amplitude.relative_sizes(t)
         values = residuals.values / t.reshape(-1, *(1,) * (len(shape) - 1))
         largest, d = scale.log_likelihood(0 * values[:1])[0], scale.rank(shape[1:])
         square = largest - scale.log_likelihood(values)
-        mixture = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(len(s))
+        mixture = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(s.shape[1])
         return -float((largest + mixture - d * np.log(t)).mean())
 
     def state(self) -> State:

@@ -82,12 +82,14 @@ class Residuals:
         values: u − m(a), zero where u is missing, (sample, channel, *grid).
         elements: of the group of symmetries, which act on residuals linearly; empty for none.
         periodic: whether each axis of the grid is periodic.
+        prediction: m(a), (sample, channel, *grid); default: u − values, and 0 where u is missing.
     """
 
     pairs: Pairs
     values: Array
     elements: Sequence[Symmetry] = ()
     periodic: tuple[bool, ...] = ()
+    prediction: Array | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -109,8 +111,12 @@ class Residuals:
 
     @property
     def inputs(self) -> Inputs:
-        """The inputs with m(a) = u − residual."""
-        return Inputs(self.pairs.a, self.pairs.u - self.values, self.pairs.scalars)
+        """The inputs with m(a)."""
+        mean, mask = self.prediction, self.mask
+        if mean is None:
+            mean = self.pairs.u - self.values
+            mean = mean if mask is None else np.where(mask, mean, 0.0)
+        return Inputs(self.pairs.a, mean, self.pairs.scalars)
 
     def groups(self) -> Ints | None:
         """Return labels of pairs that are not independent: groups, or equal inputs; None if all are independent."""

@@ -3,6 +3,9 @@ r"""Resampled residuals, u − m(a) = t(a) r_J with J drawn from the training pa
 No assumption is made about the distribution of r: correlations, skewness and several modes are those of the residuals seen. The
 law does not depend on the input but for its size t(a) (`pdno.residual.amplitude`), and members repeat after as many as there
 are training pairs. It is the floor that a learned law has to beat.
+
+Nodes that are never observed have the residual 0. Values that are missing in some fields only are drawn given the observed
+ones, from a Gaussian distribution with the scale of the residuals.
 """
 
 from typing import Any, ClassVar, Self
@@ -33,13 +36,13 @@ class Resampled(ResidualLaw):
         self._amplitude: Amplitude | None = None
 
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
-        if residuals.mask is not None:
-            raise UserError("resampled residuals need complete fields; got missing outputs, use law='gaussian'")
-        values, inputs = residuals.values, residuals.inputs
-        scale = estimate_scale(values, "scalar", group=residuals.groups())
-        self._amplitude = Amplitude.of(values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed)
+        values, inputs, mask = residuals.values, residuals.inputs, residuals.mask
+        scale = estimate_scale(values, "scalar", mask, group=residuals.groups())
+        self._amplitude = Amplitude.of(values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed, mask)
         if self._amplitude is not None:
             values = values / self._sizes(inputs).reshape(-1, *(1,) * (values.ndim - 1))
+        if mask is not None:
+            values = _completed(values, residuals, mask, terms.seed)
         kept = generator(terms.seed, "resampled/kept", 0).permutation(len(values))[: max(2, MOST_VALUES // values[0].size)]
         self._fields = values[np.sort(kept)]
         self.std = self._fields.std(axis=0) if self._amplitude is None else None
@@ -92,3 +95,13 @@ class Resampled(ResidualLaw):
             new._amplitude = Amplitude.from_state(state.parts["amplitude"])
         new.std = new._fields.std(axis=0) if new._amplitude is None else None
         return new
+
+
+def _completed(values: Array, residuals: Residuals, mask: Array, seed: int) -> Array:
+    """Return the fields with draws of the missing values, and zeros at nodes that are never observed."""
+    ever = mask.any(axis=0)
+    if (mask | ~ever).all():
+        return np.asarray(np.where(ever, values, 0.0))
+    scale = estimate_scale(values, "auto", mask, residuals.periodic or None, residuals.groups())
+    filled = scale.sqrt(scale.completed(values, mask, seed, "resampled"))
+    return np.asarray(np.where(mask, values, np.where(ever, filled, 0.0)))

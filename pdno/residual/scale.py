@@ -18,22 +18,23 @@ Nodes where residuals are always 0 (boundary values) have d = 0 in each kind.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.linalg import qr
 
 from .._typing import Array, Floats, Mask
 from ..basis import diagonal, fields, modes
 from ..draw import generator
 from ..errors import UserError
 from ..work.state import State
+from .gaps import Gap, gaps_by_pattern, work
 
-__all__ = ["KINDS", "Gap", "Kind", "Scale", "blocks_of", "observed_mask"]
+__all__ = ["KINDS", "Kind", "Scale", "blocks_of", "observed_mask"]
 
 Kind = Literal["scalar", "point", "mode", "both"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 BLOCK_BYTES = 2**25  # of residuals that are processed at a time
+MOST_WORK = 2e11  # operations for correlated errors with missing values, about ten seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,64 @@ class Scale:
         xi = generator(seed, f"{purpose}/filled", 0).standard_normal(r.shape)
         return np.asarray(r + xi - self.inverse_sqrt(self.sqrt(xi)))
 
+    def completed(self, values: Array, mask: Array, seed: int = 0, purpose: str = "residual") -> Floats:
+        """Draw r given the observed values: S r equals them, and has the conditional distribution N(0, S Sᵀ) elsewhere.
+
+        Args:
+            values: (sample, channel, *grid).
+            mask: True where they are observed.
+            seed, purpose: of the draws.
+
+        Raises:
+            UserError: if errors are correlated and too many values are missing.
+        """
+        observed = np.logical_and(np.asarray(mask) > 0, self.point > 0)
+        white, xi = self.partly(values, observed)[0], generator(seed, f"{purpose}/completed", 0).standard_normal(values.shape)
+        if self.independent:
+            return np.asarray(np.where(observed, white, xi))
+        for channel, rows, gap in self._gaps_of(np.asarray(observed)):
+            free = xi[rows, channel].reshape(len(rows), -1) @ gap.null
+            white[rows, channel] += (free @ gap.null.T).reshape(len(rows), *white.shape[2:])
+        return fields(white, self.periodic)
+
+    def partly(self, values: Array, observed: Mask) -> tuple[Floats, Floats, Floats]:
+        """Return what the observed values of fields (sample, channel, *grid) determine of r, in the basis B.
+
+        Returns:
+            The coefficients of E[r | observed values]; the sum over samples of their conditional variances,
+            (channel, *grid); log det C_observed^½ of each sample, (sample,). Independent errors: values in place of
+            coefficients, variances 0 and log det 0.
+
+        Raises:
+            UserError: if errors are correlated and too many values are missing.
+        """
+        white = np.where(observed, values, 0.0)
+        white = np.divide(white, self.point, where=observed & (self.point > 0), out=np.zeros(white.shape))
+        variance, volume = np.zeros(white.shape[1:]), np.zeros(len(white))
+        if self.independent:
+            return white, variance, volume
+        observed = observed & np.broadcast_to(self.point > 0, observed.shape)
+        some: Mask = np.asarray(observed.reshape(*observed.shape[:2], -1).any(axis=2))
+        volume += some @ np.log(self.mode).reshape(len(self.mode), -1).sum(axis=1)
+        white = np.ascontiguousarray(modes(white, self.periodic) / self.mode)
+        for channel, rows, gap in self._gaps_of(observed):
+            known = white[rows, channel].reshape(len(rows), -1)
+            known -= (known @ gap.null) @ gap.null.T
+            white[rows, channel] = known.reshape(len(rows), *white.shape[2:])
+            variance[channel] += len(rows) * np.square(gap.null).sum(axis=1).reshape(variance[channel].shape)
+            volume[rows] += gap.volume * some[rows, channel]
+        return white, variance, volume
+
+    def _gaps_of(self, observed: Mask) -> Iterator[tuple[int, Array, Gap]]:
+        """Yield (channel, samples, gap) for each pattern of missing nodes."""
+        if (needed := work(~observed)) > MOST_WORK:
+            raise UserError(
+                f"correlated errors with missing values need {needed:.1g} operations for {observed.shape[0]} fields of "
+                f"{observed[0].size} values, expected at most {MOST_WORK:.1g}; use a scale of kind 'scalar' or 'point', or "
+                "fewer fields"
+            )
+        return gaps_by_pattern(~observed, self.mode, self.periodic)
+
     @property
     def independent(self) -> bool:
         """Whether errors are independent."""
@@ -91,24 +150,33 @@ class Scale:
         """Return the log density of N(0, S Sᵀ) for each sample; nodes where d = 0 or the mask is False are ignored.
 
         Raises:
-            UserError: if residuals are NaN, or values are missing and errors are correlated.
+            UserError: if residuals are NaN, or errors are correlated and too many values are missing.
+        """
+        squares, volume = self.squares_and_volume(residuals, mask)
+        return np.asarray(-0.5 * squares - volume)
+
+    def squares_and_volume(self, residuals: Array, mask: Array | None = None) -> tuple[Floats, Floats]:
+        """Return xᵀ (S Sᵀ)⁻¹ x and log det √(2π S Sᵀ) for each sample x, at the nodes of `log_likelihood`.
+
+        Raises:
+            UserError: as `log_likelihood`.
         """
         residuals = np.asarray(residuals)
         self._check(residuals.shape, samples=True)
         observed = observed_mask(residuals, mask)
-        if observed is not None and not self.independent:
-            raise UserError("got missing values, but correlated errors need all; use a scale of kind 'scalar' or 'point'")
         d = np.broadcast_to(self.point, residuals.shape[1:])
         logs = np.log(np.sqrt(2 * np.pi) * d, where=d > 0, out=np.zeros(d.shape)).ravel()
-        out = np.empty(len(residuals))
+        squares, volume = np.empty((2, len(residuals)))
         for rows in blocks_of(len(residuals), d.size):
-            values = residuals[rows] if observed is None else np.where(observed[rows], residuals[rows], 0.0)
-            squares = np.square(self.whitened(values)).reshape(len(values), -1)
-            volume = logs.sum() if observed is None else observed[rows].reshape(len(values), -1) @ logs
-            out[rows] = -0.5 * squares.sum(axis=1) - volume - self._volume
-        if np.isnan(out).any():
+            if observed is None:
+                white, volume[rows] = self.whitened(residuals[rows]), logs.sum() + self._volume
+            else:
+                white, _, known = self.partly(residuals[rows], observed[rows])
+                volume[rows] = known + observed[rows].reshape(len(white), -1) @ logs
+            squares[rows] = np.square(white).reshape(len(white), -1).sum(axis=1)
+        if np.isnan(squares).any():
             raise UserError("residuals are NaN; remove such samples, or pass a mask of the observed values")
-        return out
+        return squares, volume
 
     def rank(self, shape: tuple[int, ...]) -> int:
         """Return the rank of S on fields of this shape (channel, *grid): the number of values that it does not map to 0."""
@@ -185,26 +253,6 @@ class Scale:
             return {}
         some = ((channel, zero) for channel, zero in enumerate(self.point == 0) if zero.any() and not zero.all())
         return {channel: Gap.of(zero, self.mode[channel], self.periodic) for channel, zero in some}
-
-
-class Gap(NamedTuple):
-    """Nodes z where d = 0, in one channel of correlated errors.
-
-    S maps the fields C^−½ e_z = B Q R, Q being orthonormal, to 0: r has no component in them. The covariance of the other
-    nodes has log det C_others = log det C + 2 log |det R|.
-    """
-
-    null: Floats  # Q: (mode, node)
-    volume: float  # log |det R|
-
-    @classmethod
-    def of(cls, zero: Mask, mode: Floats, periodic: tuple[bool, ...]) -> "Gap":
-        places = np.flatnonzero(zero)
-        spikes = np.zeros((len(places), zero.size))
-        spikes[np.arange(len(places)), places] = 1
-        waves = modes(spikes.reshape(-1, *zero.shape), periodic) / mode
-        q, r = qr(waves.reshape(len(places), -1).T, mode="economic", check_finite=False)
-        return cls(np.asarray(q, np.float64), float(np.log(np.abs(r.diagonal())).sum()))
 
 
 def observed_mask(values: Array, mask: Any) -> Mask | None:

@@ -32,7 +32,13 @@ class Spread:
         return inputs.once("amplitude", lambda: amplitude(inputs.a, inputs.mean, inputs.scalars))
 
     def normalised(self, residuals: Residuals, seed: int = 0, purpose: str = "residual") -> Array:
-        """Return r = S⁻¹ (u − m(a))/t(a), with noise of unit variance in the null space of S."""
+        """Return r = S⁻¹ (u − m(a))/t(a), with noise of unit variance in the null space of S.
+
+        With missing values and correlated errors, r is drawn given the observed values, and has no missing values.
+        """
+        if residuals.mask is not None and not self.scale.independent:
+            values = residuals.values / _column(self.sizes(residuals.inputs), residuals.values.ndim)
+            return self.scale.completed(values, residuals.mask, seed, purpose)
         return self.scale.filled(self.without_noise(residuals), seed, purpose)
 
     def without_noise(self, residuals: Residuals) -> Array:

@@ -121,6 +121,57 @@ def test_in_sample_residuals_of_an_overfitted_mean_are_not_used() -> None:
     np.testing.assert_array_equal(left.held_out.values, clean[80:])
 
 
+def test_residuals_of_an_overfitted_mean_are_cross_fitted_if_there_is_time() -> None:
+    """Copies of a memory predict 0 for pairs of other folds: residuals are u, with the size of the held-out ones."""
+    a, _, clean = linear_pairs(100)
+    pairs, other = Pairs.of(a[:80], clean[:80]), Pairs.of(a[80:], 3 * clean[80:])
+    left, remarks = decompose(chosen(Memory(), pairs), pairs, other, Spaces.of(pairs), terms=QUIET.within(60.0))
+    assert left.representative
+    ratio = left.train.values / clean[:80]
+    np.testing.assert_allclose(ratio, ratio[0, 0, 0])
+    assert np.mean(left.train.values**2) == pytest.approx(np.mean((3 * clean[80:]) ** 2))
+    np.testing.assert_allclose(left.train.inputs.mean, 0, atol=1e-12)  # predictions of the copies, not u − residual
+    assert len(left.measured) == 80
+    assert any("trained without the pair" in line for line in remarks)
+    late, _ = decompose(chosen(Memory(), pairs), pairs, other, Spaces.of(pairs), terms=QUIET.within(1.0))
+    assert not late.representative  # no time for copies
+
+
+def test_the_scale_is_not_smaller_than_in_sample_residuals() -> None:
+    """A mean that is not overfitted: its scale has the larger size of few held-out and of in-sample residuals."""
+    a, u, _ = linear_pairs(100)
+    pairs, few = Pairs.of(a[:90], u[:90]), slice(90, 100)
+    mean = Network("fno", training=STILL)
+    for factor in (0.1, 3.0):
+        size = factor * np.sqrt(np.mean(u[:90] ** 2))
+        choice = Choice(mean.learn(pairs, None, QUIET), (), "As requested", held_out=np.full(u[few].shape, size))
+        left, _ = decompose(choice, pairs, Pairs.of(a[few], u[few]), Spaces.of(pairs))
+        found = np.sqrt(np.mean(left.measured.values**2))
+        inside = np.sqrt(np.mean((u[:90] - mean(a[:90])) ** 2))
+        assert found == pytest.approx(max(size, inside))
+
+
+def test_members_of_an_overfitted_mean_are_correlated() -> None:
+    """From 60 pairs, six of them held out: neighbours of members are correlated as the errors are."""
+    rng = np.random.default_rng(0)
+    a, u = rng.standard_normal((60, 1, POINTS)), np.cumsum(rng.standard_normal((60, 1, POINTS)), axis=2)
+    model = PDNO(mean=Memory(), law="gaussian", budget=30).fit(a, u, progress=False)
+    members = model.sample(rng.standard_normal((1, 1, POINTS)), 300)[:, 0, 0]
+    near, expected = (np.mean(x[:, 1:] * x[:, :-1]) / np.mean(x**2) for x in (members, u[:, 0]))
+    assert near == pytest.approx(expected, abs=0.05)
+
+
+def test_missing_outputs_do_not_count_in_the_size_of_residuals() -> None:
+    """Cross-fitted and held-out residuals are compared where they are observed."""
+    a, _, clean = linear_pairs(100)
+    mask = np.ones(clean.shape, dtype=bool)
+    mask[:80, :, ::2] = False
+    pairs, other = (Pairs.of(a[k], clean[k], mask=mask[k]) for k in (slice(80), slice(80, 100)))
+    left, _ = decompose(chosen(Memory(), pairs), pairs, other, Spaces.of(pairs), terms=QUIET.within(60.0))
+    size = np.sqrt(np.mean(left.train.values[mask[:80]] ** 2))
+    assert size == pytest.approx(np.sqrt(np.mean(clean[80:] ** 2)))
+
+
 def test_a_mean_without_cheap_folds_needs_held_out_pairs() -> None:
     a, u, _ = linear_pairs(20)
     pairs = Pairs.of(a, u)

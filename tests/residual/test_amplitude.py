@@ -107,6 +107,27 @@ def test_extrapolation_is_bounded() -> None:
     np.testing.assert_allclose(amplitude(1e9 * a, 1e9 * a), amplitude(1e12 * a, 1e12 * a))
 
 
+@pytest.mark.parametrize("unexplained", [0.0, 0.7])
+def test_sizes_are_within_those_seen(unexplained) -> None:
+    """Inputs far outside of the training set have no size beyond the smallest and the largest one, with e and without."""
+    a, _, residuals = drawn(60, 1.0, unexplained)
+    scale = estimate_scale(residuals, "scalar")
+    seen = np.sqrt(np.mean(residuals**2, axis=(1, 2))) / scale.std.ravel()
+    amplitude = Amplitude.of(residuals, scale, a, a)
+    assert amplitude is not None
+    factors = np.array([1e-12, 1e-3, 1.0, 1e3, 1e12])[:, None, None]
+    far = np.concatenate([factors * a[:1], factors + a[:1], np.cumsum(factors * a[:1], axis=2) ** 3])
+    sizes = amplitude(far, far**2)
+    inputs = np.repeat(np.arange(len(far)), 40)
+    with_rest = sizes[inputs] * amplitude.draw(0, inputs, np.tile(np.arange(40), len(far)), sizes[inputs])
+    mixture = amplitude.relative_sizes(sizes) * sizes[:, None]
+    for each in (sizes, with_rest, mixture):
+        assert each.max() <= 1.01 * seen.max()  # up to the mean log size of S ξ, which is not quite 0
+        assert each.min() >= 0.99 * seen.min()
+    again = Amplitude.from_state(amplitude.state())
+    np.testing.assert_array_equal(again(far, far**2), sizes)
+
+
 @pytest.mark.parametrize("count", [1, 5, 19])
 def test_few_fields_give_no_amplitude(count) -> None:
     assert estimated(count, 1.0, 1.0)[0] is None

@@ -160,15 +160,24 @@ def test_auto_detects_small_differences() -> None:
 
 
 def test_auto_seldom_selects_more_than_a_scalar_for_white_noise() -> None:
-    """The threshold is two standard errors of a gain that is negative on average: 1 to 2 % of data sets were measured."""
+    """The threshold is two standard errors of a gain that is negative on average: less than 2 % of data sets were measured."""
     kinds = [estimate_scale(normal(20, 1, 16, seed=seed)).kind for seed in range(100)]
     assert kinds.count("scalar") >= 93
 
 
-def test_auto_selects_a_scalar_for_few_samples() -> None:
-    residuals = drawn(planted("both"), 8)
+@pytest.mark.parametrize("sizes", [0.0, 1.0])
+def test_auto_selects_correlated_errors_for_few_fields(sizes) -> None:
+    """Seven fields of 64 nodes show that neighbours are correlated, also if one of them is ten times larger than others."""
+    for seed in range(5):
+        size = np.exp(sizes * normal(7, 1, 1, seed=100 + seed))
+        assert estimate_scale(size * drawn(planted("mode", power=1.0), 7, seed)).kind == "mode"
+        assert estimate_scale(size * normal(7, 1, POINTS, seed=seed)).kind == "scalar"
+
+
+def test_auto_selects_a_scalar_for_very_few_samples() -> None:
+    residuals = drawn(planted("both"), 5)
     assert estimate_scale(residuals).kind == "both"
-    assert estimate_scale(residuals[:7]).kind == "scalar"
+    assert estimate_scale(residuals[:3]).kind == "scalar"
     assert estimate_scale(np.repeat(residuals[:3], 4, axis=0), group=np.repeat(np.arange(3), 4)).kind == "scalar"
 
 
@@ -260,7 +269,6 @@ def test_missing_values_are_ignored() -> None:
     np.testing.assert_allclose(point.point[0, seen], truth.point[0, seen], rtol=5 / np.sqrt(2 * 200))
     assert point.point[0, seen].min() < point.point[0, 7] < point.point[0, seen].max()  # never observed: as the others
     assert estimate_scale(marred, mask=known).kind == "point"
-    assert estimate_scale(np.where(known, drawn(planted("mode"), 500), np.nan), mask=known).kind in ("scalar", "point")
     for scale in (scalar, point):
         d = np.broadcast_to(scale.point[0], POINTS)
         by_hand = [
@@ -300,8 +308,6 @@ def test_estimation_takes_seconds(shape) -> None:
         ({"residuals": np.full((3, 1, 8), np.inf)}, "residuals are NaN or infinite"),
         ({"mask": np.ones((3, 8))}, r"mask has the shape \(3, 8\), expected that of the residuals, \(9, 1, 8\)"),
         ({"mask": np.zeros((9, 1, 8))}, "no value of channel 0 is observed"),
-        ({"mask": np.arange(8) * np.ones((9, 1, 1)), "kind": "mode"}, "'mode' was requested with missing values, expected all"),
-        ({"mask": np.arange(8) * np.ones((9, 1, 1)), "kind": "both"}, "'both' was requested with missing values, expected all"),
         ({"periodic": (True, False)}, r"periodic = \(True, False\) has 2 axes, residuals have 1"),
         ({"group": np.arange(4)}, r"group has the shape \(4,\), expected a label for each of the 9 samples"),
     ],

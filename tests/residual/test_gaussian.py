@@ -141,16 +141,6 @@ def test_std_is_that_of_s_for_homoscedastic_residuals_only() -> None:
     assert not different.spread.is_homoscedastic
 
 
-def test_residuals_with_missing_values_are_homoscedastic() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((200, 1, POINTS))
-    values = np.exp(rng.standard_normal((200, 1, 1))) * rng.standard_normal(a.shape)
-    mask = rng.random(a.shape) < 0.9
-    law = Gaussian().learn(Residuals(Pairs.of(a, values, mask=mask), np.where(mask, values, 0.0)), None, Terms())
-    assert law.spread.is_homoscedastic
-    assert law.spread.scale.kind in ("scalar", "point")
-
-
 def test_symmetries_make_the_scale_symmetric() -> None:
     rng = np.random.default_rng(0)
     a = rng.standard_normal((200, 1, POINTS))

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-import pdno
-from pdno import UserError
 from pdno.learning.budget import Terms
 from pdno.mean.base import pairs_of
 from pdno.residual import Residuals, Rows
@@ -46,9 +44,22 @@ def test_sizes_that_depend_on_the_input_are_those_of_the_new_input() -> None:
     assert 8 < ratio < 12.5  # 10, but for the error of the estimated slope
 
 
-def test_missing_outputs_are_refused() -> None:
-    a = RNG.standard_normal((30, 1, 8))
-    with pytest.raises(UserError, match="need complete fields"):
-        pdno.PDNO(mean="slim", law="resampled", training=pdno.Training(updates=1)).fit(
-            a, a, mask=RNG.random(a.shape) < 0.7, progress=False
-        )
+def test_nodes_that_are_never_observed_are_zero() -> None:
+    """With one mask for all fields, members are training fields where these are observed, and 0 elsewhere."""
+    values, mask = RNG.standard_normal((30, 1, 8)), np.broadcast_to(np.arange(8) != 3, (30, 1, 8))
+    pairs = pairs_of(RNG.standard_normal(values.shape), values, mask=mask)
+    law = Resampled().learn(Residuals(pairs, np.where(mask, values, 0.0)), None, Terms())
+    np.testing.assert_array_equal(law.fields, np.where(mask, values, 0.0))
+
+
+def test_missing_values_are_drawn_given_the_observed_ones() -> None:
+    """Of a random walk with a missing step, the missing value is about the average of its neighbours, with variance ½."""
+    values = np.cumsum(np.random.default_rng(1).standard_normal((800, 1, 16)), axis=2)
+    mask = np.ones(values.shape, dtype=bool)
+    mask[np.arange(800), 0, np.arange(800) % 14 + 1] = False
+    law = Resampled().learn(Residuals(pairs_of(0 * values, values, mask=mask), np.where(mask, values, 0.0)), None, Terms())
+    ratio = law.fields[mask] / values[mask]  # 1/t, the same for all, as t does not depend on the input
+    np.testing.assert_allclose(ratio, ratio[0])
+    rest = (law.fields - (np.roll(law.fields, 1, axis=2) + np.roll(law.fields, -1, axis=2)) / 2)[~mask]
+    assert abs(rest.mean()) < 5 * ratio[0] * np.sqrt(0.5 / 800)
+    assert rest.var() == pytest.approx(0.5 * ratio[0] ** 2, rel=5 * np.sqrt(2 / 800))
