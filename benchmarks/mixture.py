@@ -1,7 +1,7 @@
 """Sample mixtures that a whole field shares with the exact score, and write the sampled weights to results/mixture.json.
 
-Run by ``make bench-mixture``, six minutes. Case 2 of the paper has four components; each field has the shift and the white noise
-of one of them. In d nodes the component is decided at a noise level of about √d times the shift, where the paper's cosine
+Run by ``make bench-mixture``, six minutes. Case 2 of the paper has four components; each field has the shift and the white
+noise of one of them. In d nodes the component is decided at a noise level of about √d times the shift, where the paper's cosine
 schedule has few steps, and the narrowest component is narrower than its smallest noise level.
 """
 
@@ -62,7 +62,8 @@ class SharedMixture:
         var = s**2 + noise
         weight = torch.softmax(w.log() - points / 2 * (var.log() + (rest + (mean - m) ** 2) / var), dim=1)
         slope, offset = weight @ (s**2 / var), weight @ (noise / var * m)
-        return slope.to(v)[:, None, None] * x + offset.to(v)[:, None, None]
+        denoised: Tensor = slope.to(v)[:, None, None] * x + offset.to(v)[:, None, None]
+        return denoised
 
     def weights_of(self, fields: Tensor) -> tuple[Floats, Floats]:
         """Return the fraction of fields nearest to each shift, and std of the fields of each component / its own std."""

@@ -1,15 +1,15 @@
-r"""The denoising error e_n of a network, measured on held-out pairs: on average, by place, and by the field's own noise estimate.
+r"""The denoising error e_n of a network, measured on held-out pairs: on average, by place, and by field.
 
     e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d,        e_n = s²/(s² + σ_n²) for the exact denoiser of N(m, s²𝒞), σ_n² = 1/γ_n − 1
 
 so that σ_n² e_n/(1 − e_n) is the variance s_n² that is left to draw at step n. It need not be alike everywhere:
 
-    by place    e_n(x), shrunk to e_n by what the scatter of few pairs explains; none where it explains everything
+    by place    e_n(x), shrunk to e_n by what the scatter of few pairs explains; none if it explains everything
     by field    E[error of a field | its ε_θ] = e_n + b_n (z − z_n), z = 1 − ‖ε_θ‖²/d, with mean z_n over held-out pairs
 
-For the exact denoiser of N(m, s²I), E z = s²/(s² + σ_n²): a field with a larger spread of its own has a larger z. The regression
-coefficient b_n is 0 if all fields have the same s, because ε_θ and ε − ε_θ are then independent, and 1 if fields have different
-s and many nodes. Values are limited to those of held-out fields.
+For the exact denoiser of N(m, s²I), E z = s²/(s² + σ_n²): a field with a larger spread of its own has a larger z. The
+regression coefficient b_n is 0 if all fields have the same s, because ε_θ and ε − ε_θ are then independent, and 1 if fields
+have different s and many nodes. Values are limited to those of held-out fields.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from .chain import Denoiser, Diffusion
 
 __all__ = ["DenoisingError", "OwnError", "denoising_error", "measure"]
 
-SIGNIFICANT = 3.0  # standard errors by which b_n must exceed 0
+SIGNIFICANT = 3.0  # standard errors by which b_n, and the weight of places, must exceed 0
 LARGEST = 1 - 1e-6  # of e_n, which is 1 where nothing is left to draw but the data
 FEWEST_FIELDS = 16  # held-out fields for errors by place and by field
 
@@ -118,19 +118,21 @@ def measure(
     mask: Tensor | None = None,
 ) -> DenoisingError:
     """Measure e_n on average, by place and by field; arguments as in `denoising_error`."""
-    means, places, fields = [0.0], [np.zeros(tuple(u0.shape[1:]))], [np.zeros(5)]
+    means, places, fields, weights = [0.0], [np.zeros(tuple(u0.shape[1:]))], [np.zeros(5)], list[float]()
     unlike = isinstance(diffusion.law, White) and len(u0) >= FEWEST_FIELDS
     observed = None if mask is None else mask.expand_as(u0).double().cpu().numpy()
     for noise, difference in _errors(denoise, diffusion, u0, a, eps):
         means.append(_mean(diffusion, noise, difference, mask))
         if unlike:
-            places.append(_by_place(difference.double().cpu().numpy() ** 2, observed, means[-1]))
+            place, weight = _by_place(difference.double().cpu().numpy() ** 2, observed, means[-1])
+            places.append(place)
+            weights.append(weight)
             fields.append(_by_field(noise, difference, mask, means[-1]))
     if not unlike:
         return DenoisingError(np.array(means))
-    place, own = np.stack(places), OwnError(*np.stack(fields, axis=1))
-    alike = all(np.ptp(values) == 0 for values in place)
-    return DenoisingError(np.array(means), None if alike else place, own if own.slope.any() else None)
+    own, chance = OwnError(*np.stack(fields, axis=1)), np.sqrt(2 / u0[0].numel())  # standard error of a weight
+    alike = np.mean(weights) < SIGNIFICANT * chance
+    return DenoisingError(np.array(means), None if alike else np.stack(places), own if own.slope.any() else None)
 
 
 @torch.no_grad()
@@ -152,19 +154,22 @@ def _mean(diffusion: Diffusion, noise: Tensor, difference: Tensor, mask: Tensor 
     return float((mask * difference**2).sum() / energy.sum())
 
 
-def _by_place(squares: Floats, observed: Floats | None, mean: float) -> Floats:
-    """Return the mean square at each place, shrunk to the mean of all places: (channel, *grid).
+def _by_place(squares: Floats, observed: Floats | None, mean: float) -> tuple[Floats, float]:
+    """Return the mean square at each place, shrunk to that of all places, (channel, *grid), and the weight of its own value.
 
-    The weight of a place's own value is 1 − (variance of its mean over pairs)/(variance between places).
+    The weight is 1 − (variance of the mean over pairs)/(variance between places), both of logarithms: 0 or less but for chance
+    if places are alike.
     """
     weights = np.ones_like(squares) if observed is None else observed
     count = weights.sum(axis=0)
     own = np.divide((weights * squares).sum(axis=0), count, out=np.full(count.shape, mean), where=count > 0)
     scatter = (weights * (squares - own) ** 2).sum(axis=0) / np.maximum(count * (count - 1), 1)
-    between = float(np.var(own))
-    weight = max(0.0, 1 - float(scatter.mean()) / between) if between > 0 else 0.0
-    chance = np.sqrt(2 / own.size)  # relative error of a variance between places that are alike
-    return mean + (weight if weight > SIGNIFICANT * chance else 0.0) * (own - mean)
+    if not own.min() > 0:
+        return np.full(own.shape, mean), 0.0
+    between = float(np.var(np.log(own)))
+    weight = 1 - float((scatter / own**2).mean()) / between if between > 0 else 0.0
+    shrunk = own ** max(0.0, weight)
+    return np.asarray(mean * shrunk / shrunk.mean()), weight
 
 
 def _by_field(noise: Tensor, difference: Tensor, mask: Tensor | None, mean: float) -> Floats:

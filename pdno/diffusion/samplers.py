@@ -6,7 +6,7 @@ r"""Samplers: functions that take V_N down a chain of steps to V_0, for any deno
     dpm         the same flow along λ = log √(γ/(1−γ)), linear in û₀         deterministic, second order, multistep
     gaussian-exact    the same flow about a Gaussian of variance s_n²        deterministic, second order, multistep
 
-The last one is an exponential integrator in x = V/√γ and σ = √(1/γ − 1). For N(m, s²𝒞) the flow is x = m + c √(s² + σ²), so that
+The last one is an exponential integrator in x = V/√γ and σ = √(1/γ − 1). For N(m, s²𝒞) the flow is x = m + c √(s² + σ²), and
 
     x' = h + ρ (x − h),        h = (û₀ − e_n x)/(1 − e_n),        ρ² = (s_n² + σ'²)/(s_n² + σ²) = 1 − (1 − e_n)(1 − σ'²/σ²)
 
@@ -216,11 +216,11 @@ def gaussian_exact(
     own: OwnError | None = None,
     **_: Any,
 ) -> Tensor:
-    """Integrate the flow about a Gaussian, see the module: exact for N(m, s²𝒞) at any number of steps; arguments as in `Sampler`.
+    """Integrate the flow about a Gaussian: exact for N(m, s²𝒞) at any number of steps; arguments as in `Sampler`.
 
     Takes one evaluation per step and no noise but V_N, which is scaled to the standard deviation √(γ_N s² + 1 − γ_N) of U_N: a
-    deterministic sampler does not forget its start, and γ_N need not be small. For this reason the mean of V_N should be that of
-    U_N, √γ_N m. The last step is of first order. With `own`, s_n² is multiplied by a factor for each field.
+    deterministic sampler does not forget its start, and γ_N need not be small. For this reason the mean of V_N should be that
+    of U_N, √γ_N m. The last step is of first order. With `own`, s_n² is multiplied by a factor for each field.
     """
     error, root, s2 = torch.as_tensor(implied_error(chain, var)), np.sqrt(chain.gamma), 1 / chain.gamma - 1
     v, before = _times(((1 - chain.gamma[-1]) / (1 - error[-1])).sqrt(), v), None
@@ -254,7 +254,7 @@ def implied_error(chain: Schedule, var: Floats) -> Floats:
     shape = (-1,) + (1,) * (np.ndim(var) - 1)
     noise_free, gain = (x.reshape(shape) for x in (kept * s2 * (1 - kept), (1 - kept) ** 2 * s2))
     error = np.divide(var / before.reshape(shape) - noise_free, gain, out=np.zeros(np.shape(var)), where=gain > 0)
-    return np.clip(error, 0.0, LARGEST_ERROR)
+    return np.asarray(np.clip(error, 0.0, LARGEST_ERROR))
 
 
 def _times(factor: Tensor, field: Tensor) -> Tensor:

@@ -166,8 +166,8 @@ class Schedule:
 def noise_range(points: int, narrowest: float = NARROWEST) -> tuple[float, float]:
     """Return the smallest and the largest noise level for fields of unit variance, for `Schedule.geometric`.
 
-    A shift that all d nodes share is visible in the average of the field, whose noise is σ/√d: the largest level is 5 √d, and at
-    least 40. The smallest is a third of the width of the narrowest mode.
+    A shift that all d nodes share is visible in the average of the field, whose noise is σ/√d: the largest level is 5 √d, and
+    at least 40. The smallest is a third of the width of the narrowest mode.
 
     Args:
         points: d, number of nodes of a field, of all channels.
