@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-mixture browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,6 +57,10 @@ bench-laws: $(READY)  ## distributions with a known truth, hours; BUDGET=SECONDS
 
 bench-few: $(READY)  ## small data sets, the default and textbook methods, half an hour; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …', OUT=FILE
 	$(BIN)/python -m benchmarks.few $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(OUT),--out $(OUT))
+	$(BIN)/python -m benchmarks.tables
+
+bench-mixture: $(READY)  ## sample mixtures with the exact score in 128² nodes, ten minutes; update results/ and docs/
+	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## measure the training time of the default relative to its budget, a quarter of an hour; update results/ and docs/

@@ -103,6 +103,13 @@ BY_PROBLEM: dict[str, dict[str, Cell]] = {  # tables of one line per problem: he
     "results/auto.json": BASELINES,
     "results/auto_long.json": BASELINES,
 }
+BY_METHOD: dict[str, dict[str, str]] = {  # tables of one line per problem and method: heading → metric
+    "results/mixture.json": {
+        "largest error of a weight": "weight_error",
+        "std of the narrowest component / true": "narrowest_std_ratio",
+        "std of the widest component / true": "widest_std_ratio",
+    },
+}
 BY_ROW: dict[str, dict[str, str]] = {  # tables of one line per row whose rows have one metric: heading → field
     "results/means.json": {
         "mean model": "method",
@@ -120,6 +127,16 @@ def by_problem(rows: list[Row], cells: dict[str, Cell]) -> list[str]:
     for problem in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         own = [row for row in rows if tuple(row[key] for key in keys) == problem]
         lines.append(line([*problem, *(value_of(cell, own) for cell in cells.values())]))
+    return lines
+
+
+def by_method(rows: list[Row], metrics: dict[str, str]) -> list[str]:
+    """Return a table with a line for each problem and method, in the order of the rows."""
+    keys = ("test", "grid", "method", "evaluations")
+    lines = header(["problem", "grid", "sampler", "sampling steps", *metrics])
+    for case in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        own = {row["metric"]: float(row["value"]) for row in rows if tuple(row[key] for key in keys) == case}
+        lines.append(line([*case, *(own[metric] for metric in metrics.values())]))
     return lines
 
 
@@ -166,7 +183,10 @@ def table(source: str) -> str:
     machine = results["machine"]
     rows = [row for row in results["rows"] if name != "brief" or row["paper"] is not None]
     lines = [f"Measured by `{rows[0]['command']}` on {machine['cores']} cores ({machine['processor']}), in `{file}`:", ""]
-    lines += by_problem(rows, BY_PROBLEM[source]) if source in BY_PROBLEM else by_row(rows, BY_ROW.get(source, {}))
+    if source in BY_METHOD:
+        lines += by_method(rows, BY_METHOD[source])
+    else:
+        lines += by_problem(rows, BY_PROBLEM[source]) if source in BY_PROBLEM else by_row(rows, BY_ROW.get(source, {}))
     return "\n".join(lines) + "\n"
 
 

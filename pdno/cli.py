@@ -11,7 +11,7 @@ import typer
 from . import __version__
 from .errors import UserError
 from .run import options as shared
-from .run.options import Cache, Data, Device, Mask, Members, Run, Seed, Steps, Store, selecting
+from .run.options import AutoMembers, Cache, Data, Device, Mask, Members, Run, Seed, Steps, Store, selecting
 
 if TYPE_CHECKING:
     from .data.selection import Selection
@@ -229,7 +229,7 @@ def predict(
     run: Run,
     file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="File of inputs; default: the data of the run.")] = None,
     out: Store = Path("pred.zarr"),
-    members: Members = 100,
+    members: AutoMembers = "100",
     steps: Steps = None,
     quantiles: Annotated[str, typer.Option(help="Levels of the quantiles, separated by commas.")] = "0.05,0.5,0.95",
     split: Annotated[
@@ -256,12 +256,16 @@ def predict(
         raise UserError(
             f"--quantiles {quantiles}: expected numbers from 0 to 1, separated by commas, such as 0.05,0.95"
         ) from None
+    if members != "auto" and not members.isdecimal():
+        raise UserError(f"--members {members}: expected a whole number, or auto")
     options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": scalars, "device": device}
-    options |= {} if steps is None else {"steps": steps}
+    options |= {"members": members if members == "auto" else int(members)} | ({} if steps is None else {"steps": steps})
     with progress_bar("predicting", "members") as progress:
-        predicted = predict_into(run, file, out, members=members, quantiles=levels, seed=seed, progress=progress, **options)
+        predicted = predict_into(run, file, out, quantiles=levels, seed=seed, progress=progress, **options)
     mean_std = float(predicted["std"].mean())
-    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {members} members each; mean std {mean_std:.4g}")
+    typer.echo(
+        f"{out}: {predicted.sizes['sample']} inputs, {predicted.attrs['pdno']['members']} members each; mean std {mean_std:.4g}"
+    )
     if "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
         typer.echo("no conformal intervals: they were calibrated for another model or other --steps, or --members is below 19")
     count = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0

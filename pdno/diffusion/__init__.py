@@ -6,18 +6,21 @@
 
 from .base import Base, FieldBase, LowModes, SumBase, White, as_base
 from .chain import Denoiser, Diffusion, Predictor, Target, Weight
-from .reverse import AUTO_STEPS, Reverse, Rule, denoising_error, nvlb, variance
-from .samplers import SAMPLERS, Sampler, ancestral, ddim, dpm, evaluations, heun
-from .schedule import Schedule, Spacing
+from .error import DenoisingError, OwnError, denoising_error
+from .reverse import AUTO_STEPS, Reverse, Rule, nvlb, variance
+from .samplers import SAMPLERS, Sampler, ancestral, ddim, dpm, evaluations, gaussian_exact, heun
+from .schedule import Schedule, Spacing, noise_range
 
 __all__ = [
     "AUTO_STEPS",
     "SAMPLERS",
     "Base",
     "Denoiser",
+    "DenoisingError",
     "Diffusion",
     "FieldBase",
     "LowModes",
+    "OwnError",
     "Predictor",
     "Reverse",
     "Rule",
@@ -34,7 +37,9 @@ __all__ = [
     "denoising_error",
     "dpm",
     "evaluations",
+    "gaussian_exact",
     "heun",
+    "noise_range",
     "nvlb",
     "variance",
 ]

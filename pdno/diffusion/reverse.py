@@ -25,8 +25,9 @@ from torch import Tensor
 
 from .._typing import Floats
 from ..errors import UserError, nearest
-from .base import Base, White
+from .base import Base
 from .chain import Denoiser, Diffusion
+from .error import OwnError, denoising_error
 from .samplers import (
     SAMPLERS,
     Callback,
@@ -38,6 +39,7 @@ from .samplers import (
     evaluations,
     evaluations_of,
     gamma_before,
+    gaussian_exact,
     heun,
 )
 from .schedule import Schedule, Spacing
@@ -53,6 +55,7 @@ __all__ = [
     "denoising_error",
     "dpm",
     "evaluations",
+    "gaussian_exact",
     "heun",
     "nvlb",
     "variance",
@@ -65,12 +68,13 @@ PER_CALL = ("steps", "sampler", "variance")  # settings that one call of `sample
 
 
 def variance(rule: Rule, chain: Schedule, error: Floats | None = None, mix: float = 0.5) -> Floats:
-    """Return σ_n of each step of a chain; entry 0 is 0.
+    """Return σ_n of each step of a chain, (steps + 1,) or, with e_n by place, (steps + 1, channel, *grid); entry 0 is 0.
 
     Args:
         rule: see the table of the module.
         chain: the full chain or a sub-chain.
-        error: e_n by the number n of the full chain, (N + 1,), for "analytic"; see `denoising_error`.
+        error: e_n by the number n of the full chain for "analytic", (N + 1,), or (N + 1, channel, *grid) by place; see
+            `pdno.diffusion.error`.
         mix: weight of "gaussian" in "mixed", from 0 to 1.
 
     Raises:
@@ -91,7 +95,9 @@ def variance(rule: Rule, chain: Schedule, error: Floats | None = None, mix: floa
         raise UserError('the variance "analytic" needs the denoising error e_n; fit a model with variance="analytic"')
     gain = np.sqrt((1 - gamma) * before / gamma) - np.sqrt(np.maximum(1 - before - noise_free, 0))  # 1 − β_n may round to 0
     gain[0] = 0.0
-    return np.asarray(noise_free + gain**2 * np.asarray(error)[chain.n])
+    measured = np.asarray(error)[chain.n]
+    shape = (-1,) + (1,) * (measured.ndim - 1)
+    return np.asarray(noise_free.reshape(shape) + gain.reshape(shape) ** 2 * measured)
 
 
 def _check_mix(mix: Any) -> None:
@@ -108,8 +114,8 @@ class Reverse:
         mix: weight of "gaussian" in the rule "mixed", from 0 to 1.
         steps: number of sampling steps; None for all steps of the schedule. "auto" takes `AUTO_STEPS`, or the number that a
             model has selected, with the rule "analytic", and all steps with the other rules.
-        spacing: of these steps, "even" or "quadratic", see `Schedule.subchain`.
-        sampler: "ancestral", "ddim", "dpm", "heun", or a function with the arguments of `Sampler`.
+        spacing: of these steps, "even", "quadratic" or "error", see `Schedule.subchain`.
+        sampler: "ancestral", "ddim", "dpm", "gaussian-exact", "heun", or a function with the arguments of `Sampler`.
         last_noise: whether the last step of the ancestral chain adds noise.
         t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
 
@@ -175,7 +181,7 @@ class Reverse:
 
         Args:
             schedule: the full chain.
-            error: e_n, (N + 1,), for the rule "analytic"; see `denoising_error`.
+            error: e_n, (N + 1,) or by place, for the rule "analytic" and the spacing "error"; see `denoising_error`.
             auto_steps: number of steps that "auto" stands for with the rule "analytic", at most that of the schedule.
 
         Returns:
@@ -184,7 +190,7 @@ class Reverse:
         Raises:
             UserError: if the settings do not fit the schedule, or if the rule "analytic" lacks e_n.
         """
-        chain = self._subchain(schedule, auto_steps)
+        chain = self._subchain(schedule, auto_steps, error)
         return chain, variance(self.variance, chain, error, self.mix)
 
     def n_steps(self, schedule: Schedule, auto_steps: int = AUTO_STEPS) -> int:
@@ -204,12 +210,15 @@ class Reverse:
         var: Floats,
         noise: Noise,
         callback: Callback | None = None,
+        own: OwnError | None = None,
     ) -> Tensor:
         """Run the sampler from V_N = start; other arguments as in `Sampler`, chain and var as returned by `chain`.
 
-        The callback is not called with V_N itself.
+        The callback is not called with V_N itself. `own`, errors by field, is used by "gaussian-exact" alone.
         """
         settings: dict[str, Any] = {"var": var, "noise": noise, "last_noise": self.last_noise, "callback": callback}
+        if self.sampler == "gaussian-exact" and self.variance == "analytic":
+            settings["own"] = own
         return self._sampler(denoise, start, a, chain, **settings)
 
     def to_json(self) -> dict[str, Any]:
@@ -242,11 +251,12 @@ class Reverse:
     def _sampler(self) -> Sampler:
         return SAMPLERS[self.sampler] if isinstance(self.sampler, str) else self.sampler
 
-    def _subchain(self, schedule: Schedule, auto_steps: int) -> Schedule:
-        steps = self.steps
+    def _subchain(self, schedule: Schedule, auto_steps: int, error: Floats | None = None) -> Schedule:
+        """Return the sub-chain; without e_n, that of the spacing "error" has the right number of steps alone."""
+        steps, spacing = self.steps, "even" if self.spacing == "error" and error is None else self.spacing
         if steps == "auto":
             steps = min(auto_steps, schedule.n_steps - self.t_start) if self.variance == "analytic" else None
-        return schedule.subchain(steps, self.t_start, self.spacing)
+        return schedule.subchain(steps, self.t_start, spacing, error)
 
 
 def _whole(name: str, value: Any) -> int:
@@ -255,43 +265,6 @@ def _whole(name: str, value: Any) -> int:
         alternative = ', or "auto"' if name == "steps" else ""
         raise UserError(f"{name} = {value!r}: expected a whole number{alternative}")
     return int(value)
-
-
-@torch.no_grad()
-def denoising_error(
-    denoise: Denoiser,
-    diffusion: Diffusion,
-    u0: Tensor,
-    a: Any,
-    eps: Callable[[int], Tensor],
-    mask: Tensor | None = None,
-) -> Floats:
-    """Return e_n = E‖𝒞^(−1/2)(ε − ε_θ)‖²/d for n = 1 … N, estimated on held-out pairs.
-
-    Args:
-        denoise: (n, v, a) ↦ E[U_0 | U_n = v].
-        diffusion: forward chain.
-        u0: held-out clean fields, (batch, channel, *grid).
-        a: their condition, passed to `denoise`.
-        eps: n ↦ a draw of ε in the shape of u0.
-        mask: 1 at observed nodes, 0 at missing ones; broadcasts to u0. With a mask, e_n is the ratio of the energies of
-            ε − ε_θ and of ε at the observed nodes, because a field with missing values cannot be whitened.
-
-    Returns:
-        (N + 1,); entry 0 is 0.
-    """
-    errors = np.zeros(diffusion.schedule.n_steps + 1)
-    for n in range(1, len(errors)):
-        noise = eps(n)
-        v = diffusion.forward(n, u0, noise)
-        difference = noise - diffusion.eps_of(n, v, denoise(n, v, a))
-        if mask is None:
-            white = diffusion.law.inverse_sqrt(difference.double().cpu().numpy(), u0.ndim - 2)
-            errors[n] = np.mean(white**2)
-        else:
-            energy = mask.expand_as(noise) if isinstance(diffusion.law, White) else mask * noise**2
-            errors[n] = float((mask * difference**2).sum() / energy.sum())
-    return errors
 
 
 @torch.no_grad()

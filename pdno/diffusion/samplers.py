@@ -4,6 +4,16 @@ r"""Samplers: functions that take V_N down a chain of steps to V_0, for any deno
     ddim        V_{n−1} = √γ_{n−1} û₀ + √(1−γ_{n−1}) ε̂                      deterministic, first order
     heun        dx/ds = (x − û₀)/s with x = V/√γ and s = √(1/γ − 1)          deterministic, second order
     dpm         the same flow along λ = log √(γ/(1−γ)), linear in û₀         deterministic, second order, multistep
+    gaussian-exact    the same flow about a Gaussian of variance s_n²        deterministic, second order, multistep
+
+The last one is an exponential integrator in x = V/√γ and σ = √(1/γ − 1). For N(m, s²𝒞) the flow is x = m + c √(s² + σ²), and
+
+    x' = h + ρ (x − h),        h = (û₀ − e_n x)/(1 − e_n),        ρ² = (s_n² + σ'²)/(s_n² + σ²) = 1 − (1 − e_n)(1 − σ'²/σ²)
+
+is exact with any number of steps: h = m for the exact denoiser, and e_n = s_n²/(s_n² + σ²) is its denoising error. What is not
+Gaussian changes h from step to step; h is extrapolated linearly in log √(s_n² + σ²), both values with the same s_n. e_n is that
+of the reverse variance σ_n: measured with the rule "analytic", 0 with "noise-free" (and the sampler is then `dpm`), γ_n with
+"gaussian". Where fields are not alike, s_n² is that of each field (`pdno.diffusion.error`).
 
 The reverse mean is written so that no step divides by a small number:
 
@@ -17,13 +27,29 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from .._typing import Floats
 from .chain import Denoiser
+from .error import OwnError
 from .schedule import Schedule
 
-__all__ = ["SAMPLERS", "Callback", "Noise", "Sampler", "ancestral", "ddim", "dpm", "evaluations", "evaluations_of", "heun"]
+__all__ = [
+    "SAMPLERS",
+    "Callback",
+    "Noise",
+    "Sampler",
+    "ancestral",
+    "ddim",
+    "dpm",
+    "evaluations",
+    "evaluations_of",
+    "gaussian_exact",
+    "heun",
+]
+
+LARGEST_ERROR = 1 - 1e-6  # of e_n in `gaussian_exact`: the limit e_n → 1, σ_n far below s_n, is regular but divides 0 by 0
 
 Noise = Callable[[int], Tensor]  # n ↦ a draw of the base distribution for the step from n
 Callback = Callable[[int, Tensor], None]  # called with (n, V_n)
@@ -37,7 +63,7 @@ class Sampler(Protocol):
         v: V_N, a draw of the base distribution, (batch, channel, *grid).
         a: condition, passed to `denoise`.
         chain: the steps to take, from chain.n[-1] down to chain.n[0].
-        var: σ_n of each step of the chain, (steps + 1,); entry 0 is not used.
+        var: σ_n of each step of the chain, (steps + 1,), or (steps + 1, channel, *grid) by place; entry 0 is not used.
         noise: n ↦ a draw of the base distribution for the step from n, in the shape of v.
         last_noise: whether the last step adds noise.
         callback: called with (n, V_n) after each step.
@@ -107,8 +133,8 @@ def ancestral(
         of_u0 = np.sqrt(before[k]) * beta[k] / (1 - gamma[k])
         of_v = np.sqrt(1 - beta[k]) * (1 - before[k]) / (1 - gamma[k])
         v = float(of_u0) * u0 + float(of_v) * v
-        if (k > 1 or last_noise) and var[k] > 0:
-            v = v + float(np.sqrt(var[k])) * noise(n)
+        if (k > 1 or last_noise) and np.any(var[k] > 0):
+            v = v + _times(torch.as_tensor(np.sqrt(var[k])), noise(n))
         if callback is not None:
             callback(int(chain.n[k - 1]), v)
     return v
@@ -180,4 +206,66 @@ def dpm(denoise: Denoiser, v: Tensor, a: Any, chain: Schedule, callback: Callbac
     return v
 
 
-SAMPLERS: dict[str, Sampler] = {"ancestral": ancestral, "ddim": ddim, "dpm": dpm, "heun": heun}
+def gaussian_exact(
+    denoise: Denoiser,
+    v: Tensor,
+    a: Any,
+    chain: Schedule,
+    var: Floats,
+    callback: Callback | None = None,
+    own: OwnError | None = None,
+    **_: Any,
+) -> Tensor:
+    """Integrate the flow about a Gaussian: exact for N(m, s²𝒞) at any number of steps; arguments as in `Sampler`.
+
+    Takes one evaluation per step and no noise but V_N, which is scaled to the standard deviation √(γ_N s² + 1 − γ_N) of U_N: a
+    deterministic sampler does not forget its start, and γ_N need not be small. For this reason the mean of V_N should be that
+    of U_N, √γ_N m. The last step is of first order. With `own`, s_n² is multiplied by a factor for each field.
+    """
+    error, root, s2 = torch.as_tensor(implied_error(chain, var)), np.sqrt(chain.gamma), 1 / chain.gamma - 1
+    v, before = _times(((1 - chain.gamma[-1]) / (1 - error[-1])).sqrt(), v), None
+    for k in range(chain.n_steps, 0, -1):
+        n, e = int(chain.n[k]), error[k]
+        u0, x = denoise(n, v, a), v / float(root[k])
+        if own is not None:
+            odds = e / (1 - e) * own.factor(n, (x - u0) / float(np.sqrt(s2[k])))
+            e = (odds / (1 + odds)).clamp(max=LARGEST_ERROR)
+        shrunk = 1 - (1 - e) * float(1 - s2[k - 1] / s2[k])  # ρ²
+        weight = (1 - shrunk.sqrt()) / (1 - e)
+        ahead = _times(shrunk.sqrt() - weight * e, x) + _times(weight, u0)
+        if before is not None and s2[k - 1] > 0:
+            u0_before, x_before, wider = *before, float(s2[k + 1] / s2[k])
+            factor = -0.5 * weight * shrunk.log() / (e + (1 - e) * wider).log()
+            ahead = ahead + _times(factor, u0) - _times(factor * e, x)  # the change of (1 − e) h
+            ahead = ahead - _times(factor * (1 - e + e / wider), u0_before) + _times(factor * e / wider, x_before)
+        v, before = ahead * float(root[k - 1]), (u0, x)
+        if callback is not None:
+            callback(int(chain.n[k - 1]), v)
+    return v
+
+
+def implied_error(chain: Schedule, var: Floats) -> Floats:
+    """Return e_n of the Gaussian for which σ_n is exact, in the shape of `var`; from 0 to almost 1, entry 0 is 0.
+
+    It inverts the rule "analytic" of `pdno.diffusion.reverse`.
+    """
+    s2, before = 1 / chain.gamma - 1, gamma_before(chain)
+    kept = np.divide(np.concatenate([[0.0], s2[:-1]]), s2, out=np.zeros_like(s2), where=s2 > 0)  # (σ_{n−1}/σ_n)²
+    shape = (-1,) + (1,) * (np.ndim(var) - 1)
+    noise_free, gain = (x.reshape(shape) for x in (kept * s2 * (1 - kept), (1 - kept) ** 2 * s2))
+    error = np.divide(var / before.reshape(shape) - noise_free, gain, out=np.zeros(np.shape(var)), where=gain > 0)
+    return np.asarray(np.clip(error, 0.0, LARGEST_ERROR))
+
+
+def _times(factor: Tensor, field: Tensor) -> Tensor:
+    """Return the product of a field with a number, one per sample (batch, 1, …), or one per place (channel, *grid)."""
+    return float(factor) * field if factor.ndim == 0 else factor.to(field) * field
+
+
+SAMPLERS: dict[str, Sampler] = {
+    "ancestral": ancestral,
+    "ddim": ddim,
+    "dpm": dpm,
+    "gaussian-exact": gaussian_exact,
+    "heun": heun,
+}

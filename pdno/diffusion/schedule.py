@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 from .._typing import Floats
 from ..errors import UserError, nearest
 
-__all__ = ["Schedule", "Spacing"]
+__all__ = ["Schedule", "Spacing", "noise_range"]
 
-Spacing = Literal["even", "quadratic"]
+Spacing = Literal["even", "quadratic", "error"]
 MAX_BETA = 0.999  # upper bound of every β_n, so that γ_N > 0
+SHARED = 5.0  # largest noise level / (√d × standard deviation): what a field shares is then lost in noise but for 2 % of it
+LEAST_HIGH = 40.0  # smallest value of the largest noise level: U_N has 1/40 of the mean of the data
+RESOLVED = 3.0  # width of the narrowest mode / smallest noise level
+NARROWEST = 0.012  # default of this width, in standard deviations of the data
+CONTRACTION = 0.5  # weight of equal contraction in the spacing "error", beside even spacing
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ class Schedule:
 
         With data of unit variance and the target "v", this is the diffusion of Karras et al. (2022) with log-uniform σ: their
         preconditioned network predicts −v. A shift that d nodes share is decided at σ ≈ √d times its size, and a mode is
-        resolved by σ of a third of its width.
+        resolved by σ of a third of its width: `noise_range` returns such levels.
 
         Args:
             n_steps: N.
@@ -109,17 +114,21 @@ class Schedule:
         """β_n of each step, on a sub-chain that of the transition between kept steps; entry 0 is 0."""
         return np.concatenate([[0.0], 1 - self.gamma[1:] / self.gamma[:-1]])
 
-    def subchain(self, steps: int | None = None, t_start: int = 0, spacing: Spacing = "even") -> "Schedule":
+    def subchain(
+        self, steps: int | None = None, t_start: int = 0, spacing: Spacing = "even", error: Floats | None = None
+    ) -> "Schedule":
         """Return the chain from step N down to step t_start in a given number of steps.
 
         Args:
             steps: number of steps of the sub-chain; default: all N − t_start.
             t_start: last step of the reverse chain; with t_start > 0 it ends early, at U(t_start) (`remark:noise-free-OL`).
-            spacing: "even", or "quadratic" for n_k = t_start + (N − t_start)(k/steps)²: small steps where the noise level is
-                low, so that details below the noise level of one large last step are resolved.
+            spacing: "even"; "quadratic" for n_k = t_start + (N − t_start)(k/steps)²: small steps where the noise level is low,
+                so that details below the noise level of one large last step are resolved; "error" for steps that contract a
+                Gaussian of the measured denoising error equally, averaged with "even": fewer steps below the noise of the data.
+            error: e_n, (N + 1,) or by place, for "error".
 
         Raises:
-            UserError: if this chain is itself a sub-chain, or if an argument is out of range.
+            UserError: if this chain is itself a sub-chain, or if an argument is missing or out of range.
         """
         if not np.array_equal(self.n, np.arange(self.n.size)):
             raise UserError("a sub-chain is taken from a full chain; this chain has been shortened already")
@@ -131,9 +140,43 @@ class Schedule:
         if steps is not None and not 1 <= steps <= longest:
             raise UserError(f"steps = {steps}: expected a number from 1 to {longest}, the number of steps used in training")
         k = np.arange((steps or longest) + 1)
-        kept = np.round(t_start + longest * (k / k[-1]) ** (2 if spacing == "quadratic" else 1)).astype(np.int64)
+        if spacing == "error":
+            kept = self._by_error(k, t_start, error)
+        else:
+            kept = np.round(t_start + longest * (k / k[-1]) ** (2 if spacing == "quadratic" else 1)).astype(np.int64)
         kept = np.maximum.accumulate(kept - k) + k  # all steps differ
+        kept = np.minimum(kept, self.n_steps - k[-1] + k)
         return Schedule(self.gamma[kept], self.n[kept])
+
+    def _by_error(self, k: NDArray[np.int64], t_start: int, error: Floats | None) -> NDArray[np.int64]:
+        """Return steps at equal distances of the mean of n and ½ log(σ_n² + s_n²), σ_n² + s_n² = σ_n²/(1 − e_n)."""
+        if error is None:
+            raise UserError('the spacing "error" needs the denoising error e_n; fit a model with variance="analytic"')
+        first = max(t_start, 1)
+        e = np.reshape(error, (self.gamma.size, -1)).mean(axis=1)[first:].clip(0.0, 1 - 1e-9)
+        log = np.minimum.accumulate(0.5 * np.log((1 / self.gamma[first:] - 1) / (1 - e))[::-1])[::-1]  # e_n ≈ 1 is inaccurate
+        contraction = log - log[0]
+        even = np.linspace(0.0, 1.0, len(log)) if len(log) > 1 else np.ones(1)
+        distance = even if contraction[-1] == 0 else (1 - CONTRACTION) * even + CONTRACTION * contraction / contraction[-1]
+        kept = first + np.abs(distance[None, :] - (k / k[-1])[:, None]).argmin(axis=1)
+        kept[0] = t_start
+        return np.asarray(kept, dtype=np.int64)
+
+
+def noise_range(points: int, narrowest: float = NARROWEST) -> tuple[float, float]:
+    """Return the smallest and the largest noise level for fields of unit variance, for `Schedule.geometric`.
+
+    A shift that all d nodes share is visible in the average of the field, whose noise is σ/√d: the largest level is 5 √d, and
+    at least 40. The smallest is a third of the width of the narrowest mode.
+
+    Args:
+        points: d, number of nodes of a field, of all channels.
+        narrowest: standard deviation of the narrowest mode / that of the data.
+
+    >>> noise_range(64), noise_range(128**2, narrowest=0.03)
+    ((0.004, 40.0), (0.01, 640.0))
+    """
+    return narrowest / RESOLVED, max(LEAST_HIGH, SHARED * float(np.sqrt(points)))
 
 
 def _check_n_steps(n_steps: int) -> None:

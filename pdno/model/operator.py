@@ -65,8 +65,8 @@ class PDNO(Surrogate):
         mix: weight of "gaussian" in the rule "mixed".
         steps: sampling steps; "auto" takes the fewest that held-out pairs allow, 20 without a mean, and all if the variance is
             not "analytic".
-        spacing: of the steps, "even" or "quadratic", see `Schedule.subchain`.
-        sampler: "ancestral", "ddim", "dpm", "heun", or a function with the signature of these.
+        spacing: of the steps, "even", "quadratic" or "error", see `Schedule.subchain`.
+        sampler: "ancestral", "ddim", "dpm", "gaussian-exact", "heun", or a function with the signature of these.
         last_noise: whether noise is added in the last step of the ancestral sampler.
         t_start: step at which the reverse chain ends, for noise-free data (`remark:noise-free-OL`).
         normalise: "none", "scalar" or "pointwise", or one for a and one for u.
@@ -151,8 +151,8 @@ class PDNO(Surrogate):
         """
         training = Training(updates=FIELD_UPDATES, batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)
         diffusion = Diffusion(Schedule.geometric(), target="v")
-        field: dict[str, Any] = {"mean": None, "training": training, "sampler": "dpm", "steps": 10, "budget": budget}
-        return cls(**{"network": "local", "diffusion": diffusion, **field, **settings})
+        field: dict[str, Any] = {"mean": None, "training": training, "steps": 10, "budget": budget}
+        return cls(**{"network": "local", "diffusion": diffusion, "sampler": "gaussian-exact", **field, **settings})
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
         """Select and train the mean, compute its residuals, then select and train their law."""

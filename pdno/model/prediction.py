@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..evaluation.streaming import Statistics
 from ..work.progress import progress_bar
 from .law import Law, positive
+from .members import TOLERANCE, members_needed
 
 __all__ = ["Prediction", "draw_members", "predict"]
 
@@ -61,7 +62,7 @@ class Prediction:
 def predict(
     law: Law,
     a: Any,
-    members: int = 100,
+    members: int | Literal["auto"] = 100,
     seed: int = 0,
     quantiles: tuple[float, ...] = (0.05, 0.95),
     *,
@@ -69,6 +70,7 @@ def predict(
     chunk: int | None = None,
     start: int = 0,
     progress: bool = True,
+    tolerance: float = TOLERANCE,
     **sampling: Any,
 ) -> Prediction:
     """Return mean, std and quantiles of each input's members; arguments as in `pdno.model.surrogate.Surrogate.predict`."""
@@ -78,7 +80,10 @@ def predict(
     shape, deterministic = spaces.u_shape, law.residual.deterministic
     out = np.empty((2 + len(levels), len(fields), *shape))
     current, rank_error, done = Statistics(shape, levels), 0.0, 0
-    drawn, given = 1 if deterministic else positive(members), law.given(fields, parameters)
+    given = law.given(fields, parameters)
+    if members == "auto":
+        members = members_needed(given, _tolerance(tolerance), seed, start, **sampling)
+    drawn = 1 if deterministic else positive(members)
     with progress_bar("predicting", "members") if progress else nullcontext() as bar:
         for inputs, _, values in given.stream(drawn, seed, chunk=chunk, start=start, **sampling):
             for i in np.unique(inputs):
@@ -108,6 +113,13 @@ def draw_members(
     for inputs, numbers, values in law.given(fields, parameters).stream(members, seed, chunk=chunk, start=start, **sampling):
         out[numbers, inputs] = values
     return law.spaces.outputs(out, a)
+
+
+def _tolerance(tolerance: Any) -> float:
+    """Return a positive number."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.integer | np.floating) or not tolerance > 0:
+        raise UserError(f"tolerance = {tolerance!r}: expected a positive number, such as 0.03 for 3 % of the std")
+    return float(tolerance)
 
 
 def _levels(quantiles: Any) -> tuple[float, ...]:

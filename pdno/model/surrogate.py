@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ..symmetry import Own
 from ..work import checkpoint
 from ..work.state import State
 from .law import Given, Law
+from .members import TOLERANCE
 from .prediction import Prediction, draw_members, predict
 
 __all__ = ["Surrogate", "plain"]
@@ -224,7 +225,7 @@ class Surrogate(ABC):
     def predict(
         self,
         a: Any,
-        members: int = 100,
+        members: int | Literal["auto"] = 100,
         seed: int = 0,
         quantiles: tuple[float, ...] = (0.05, 0.95),
         *,
@@ -232,19 +233,21 @@ class Surrogate(ABC):
         chunk: int | None = None,
         first: int = 0,
         progress: bool = True,
+        tolerance: float = TOLERANCE,
         **sampling: Any,
     ) -> Prediction:
         """Return mean, std and quantiles of each input's members, in memory that does not grow with their number.
 
         Args:
             a: inputs, as in `fit`.
-            members: to draw for each input.
+            members: to draw for each input; "auto" for as many as the tolerance requires, at most 10,000.
             seed: of the members, which are those of `sample` with the same seed.
             quantiles: levels in [0, 1].
             scalars: as in `fit`.
             chunk: rows of a call of the network; members are bitwise identical at equal chunk.
             first: number of the first input; members are functions of (seed, number of the input, number of the member).
             progress: show a progress bar on terminals.
+            tolerance: with members="auto", the largest Monte-Carlo error of mean and std, relative to the std.
             sampling: settings of the residual law, such as steps=20.
 
         Returns:
@@ -254,6 +257,7 @@ class Surrogate(ABC):
             UserError: if the model has not been fitted, or inputs or settings do not fit it.
         """
         options: dict[str, Any] = {"scalars": scalars, "chunk": chunk, "start": first, "progress": progress}
+        options["tolerance"] = tolerance
         return predict(self.fitted, a, members, seed, quantiles, **options, **sampling)
 
     @final

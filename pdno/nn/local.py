@@ -104,32 +104,43 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor, film: Tensor, bases: list[Tensor]) -> Tensor:
         z = self.norm1(x)
-        x = x + self._spectral(z, bases) + self._local(z)
+        x = self._spectral(z, bases, x + self._local(z))
         scale, shift = self.film(film).reshape(len(x), *(1,) * self.dim, -1).chunk(2, -1)
-        out: Tensor = x + self.down(F.gelu(self.up(self.norm2(x) * (1 + scale) + shift)))
+        out: Tensor = x + self.down(F.gelu(self.up(torch.addcmul(shift, self.norm2(x), 1 + scale))))
         return out
 
-    def _spectral(self, z: Tensor, bases: list[Tensor]) -> Tensor:
-        """Return B R Bᵀ z: transforms are products with matrices (mode, node)."""
-        if self.dim == 1:
-            (b,) = bases
-            f = torch.einsum("mx,bxc->mbc", b / b.shape[1], z)
-            return torch.einsum("mx,mbc->bxc", b, torch.bmm(f, self.mix[: len(b)]))
-        b, c = bases
-        f = torch.einsum("kx,bxyc->bkyc", b / b.shape[1], z)
-        f = torch.einsum("ly,bkyc->klbc", c / c.shape[1], f)
-        f = torch.bmm(f.flatten(0, 1), self.mix[: len(b), : len(c)].flatten(0, 1)).reshape(f.shape)
-        f = torch.einsum("ly,klbc->bkyc", c, f)
-        return torch.einsum("kx,bkyc->bxyc", b, f)
+    def _spectral(self, z: Tensor, bases: list[Tensor], rest: Tensor) -> Tensor:
+        """Return rest + B R Bᵀ z: transforms are products with matrices (mode, node), fields are (batch, *grid, channel)."""
+        b, (rows, points, *_) = bases[0], z.shape
+        f = torch.matmul(b / points, z.reshape(rows, points, -1))  # (batch, mode, …)
+        if self.dim == 2:
+            c = bases[1]
+            f = torch.matmul(c / c.shape[1], f.reshape(rows * len(b), c.shape[1], -1))
+        mix = self.mix[: len(b)] if self.dim == 1 else self.mix[: len(b), : len(bases[1])].flatten(0, 1)
+        f = torch.bmm(f.reshape(rows, len(mix), -1).transpose(0, 1), mix).transpose(0, 1)  # (batch, modes, channel)
+        if self.dim == 2:
+            f = torch.matmul(c.T, f.reshape(rows * len(b), len(c), -1)).reshape(rows, len(b), -1)
+        out = torch.baddbmm(rest.reshape(rows, points, -1), b.T.expand(rows, -1, -1), f)
+        return out.reshape(z.shape)
 
     def _local(self, z: Tensor) -> Tensor:
-        """Return the depthwise convolution of z, continued periodically or by its values at the ends."""
-        y, half = z.movedim(-1, 1), TAPS // 2
-        for axis, periodic in enumerate(self.periodic):
-            pad = [0, 0] * (self.dim - 1 - axis) + [half, half] + [0, 0] * axis
-            y = F.pad(y, pad, mode="circular" if periodic else "replicate")
-        out: Tensor = self.local(y).movedim(1, -1)
-        return out
+        """Return the depthwise convolution of z, continued periodically or by its values at the ends.
+
+        It is computed as a two-dimensional one in the order (batch, *grid, channel), in which fields are stored.
+        """
+        half = TAPS // 2
+        for axis, periodic in enumerate(self.periodic, start=1):
+            points = z.shape[axis]
+            ends = [z.narrow(axis, points - half, half), z.narrow(axis, 0, half)]
+            if not periodic:
+                shape = [half if k == axis else size for k, size in enumerate(z.shape)]
+                ends = [z.narrow(axis, 0, 1).expand(shape), z.narrow(axis, points - 1, 1).expand(shape)]
+            z = torch.cat([ends[0], z, ends[1]], axis)
+        weight, flat = self.local.weight, z if self.dim == 2 else z.unsqueeze(1)
+        out = F.conv2d(
+            flat.movedim(-1, 1), weight if self.dim == 2 else weight.unsqueeze(2), self.local.bias, groups=len(weight)
+        )
+        return out.movedim(1, -1) if self.dim == 2 else out.movedim(1, -1).squeeze(1)
 
 
 @lru_cache(maxsize=32)

@@ -24,10 +24,11 @@ from ..basis import Kind
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..diffusion.chain import Denoiser, Diffusion
-from ..diffusion.reverse import AUTO_STEPS, Reverse, denoising_error, nvlb
+from ..diffusion.error import DenoisingError, OwnError
+from ..diffusion.error import measure as measure_error
+from ..diffusion.reverse import AUTO_STEPS, Reverse, nvlb
 from ..draw import generator
 from ..errors import UserError
-from ..evaluation.metrics import crps
 from ..learning.budget import Terms
 from ..learning.loop import Objective
 from ..learning.network import NetworkOnPairs, normalise_of
@@ -39,6 +40,7 @@ from ..work.state import State
 from .gaussian import Gaussian
 from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
 from .spread import Spread
+from .steps import STEP_PAIRS, fewest_steps
 
 __all__ = ["Diffused"]
 
@@ -47,11 +49,8 @@ ERROR_VALUES = 2**15  # smallest number of their values: more pairs if fields ar
 FEWEST_PAIRS = 8  # ERROR_PAIRS if time is short
 FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
+GAUSSIAN_EXACT = "gaussian-exact"  # sampler that uses errors by place and by field, and the mean of V_N
 MEASURING = 0.3  # share of the remaining time for e_n
-TRIED_STEPS = (5, 10, 20, 40)  # numbers of sampling steps that are compared
-STEP_PAIRS = 32  # held-out pairs for this comparison
-STEP_MEMBERS = 20  # members of each
-STEP_TOLERANCE = 1.01  # ratio of CRPS that fewer steps may cost
 
 
 class Diffused(ResidualLaw, Density):
@@ -89,6 +88,8 @@ class Diffused(ResidualLaw, Density):
         self.training = Training() if training is None else training
         self.reverse.check(self.diffusion.schedule)
         self.error: Array | None = None  # e_n, if it is needed
+        self.place: Array | None = None  # e_n by place, (N + 1, channel, *grid), if places are not alike
+        self.own: OwnError | None = None  # e_n by field, if fields are not alike
         self.auto_steps = AUTO_STEPS
         self.notes: list[str] = []
         self._spread = spread
@@ -152,7 +153,8 @@ class Diffused(ResidualLaw, Density):
             return self
         pairs = self._normalised(held_out, terms.seed, "validation")
         with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
-            self.error = self.denoising_error(pairs, terms.seed, bar, terms.left_here(MEASURING))
+            measured = self.denoising_error(pairs, terms.seed, bar, terms.left_here(MEASURING))
+        self.error, self.place, self.own = measured.mean, measured.place, measured.own
         if self.search_steps and self.reverse.steps == "auto":
             self.auto_steps = self._fewest_steps(held_out, pairs, terms)
         return self
@@ -183,8 +185,8 @@ class Diffused(ResidualLaw, Density):
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
         seconds: float | None = None,
-    ) -> Array:
-        """Return the denoising error e_n, n = 0 … N.
+    ) -> DenoisingError:
+        """Return the denoising error e_n, n = 0 … N, on average, by place and by field.
 
         Args:
             pairs: held-out pairs (a, r); fewer of them are used if time is short.
@@ -213,10 +215,10 @@ class Diffused(ResidualLaw, Density):
                 progress(n, steps)
             return net.tensor(self.diffusion.law.sample(shape, count, seed, 0, "error", n))
 
-        return denoising_error(in_blocks, self.diffusion, u, a, eps, mask)
+        return measure_error(in_blocks, self.diffusion, u, a, eps, mask)
 
     def _fewest_steps(self, held_out: Residuals, pairs: Pairs, terms: Terms) -> int:
-        """Return the fewest sampling steps whose CRPS on some held-out pairs is within 1 % of the best."""
+        """Return the fewest sampling steps that suffice on held-out pairs."""
         count, inputs = min(len(pairs), STEP_PAIRS), held_out.inputs
         numbers, mask = np.arange(count), None if pairs.mask is None else pairs.mask[:count]
 
@@ -224,21 +226,10 @@ class Diffused(ResidualLaw, Density):
             rows = Rows(terms.seed, numbers, np.full(count, member), numbers)
             return self._draw_normalised(inputs, rows, steps=steps)
 
-        scores: dict[int, float] = {}
-        longest, begin = self.diffusion.schedule.n_steps - self.reverse.t_start, time.monotonic()
-        drawn(0, 1)
-        second = STEP_MEMBERS * (time.monotonic() - begin)  # for all members, per step
-        for steps in [k for k in TRIED_STEPS if k <= longest]:
-            if (left := terms.left_here()) is None or steps * second < left:
-                members = np.stack([drawn(member, steps) for member in range(STEP_MEMBERS)])
-                scores[steps] = crps(members, pairs.u[:count], mask=mask).value
-        usual = min(AUTO_STEPS, longest)
-        if max(scores, default=0) < usual:
-            self.notes.append(f"The default of {usual} sampling steps is used: there was no time to compare others.")
-            return usual
-        fewest = min(k for k in scores if scores[k] <= STEP_TOLERANCE * min(scores.values()))
-        self.notes.append(f"{fewest} sampling steps suffice, by the CRPS of held-out pairs.")
-        return fewest
+        longest = self.diffusion.schedule.n_steps - self.reverse.t_start
+        steps, note = fewest_steps(drawn, pairs.u[:count], mask, longest, terms)
+        self.notes.append(note)
+        return steps
 
     # Sampling
 
@@ -254,18 +245,32 @@ class Diffused(ResidualLaw, Density):
         callback, net = sampling.pop("callback", None), self.net
         net.module.eval()
         reverse = self.reverse.override(**sampling)
-        chain, var = reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
+        chain, var = reverse.chain(self.diffusion.schedule, self._error_for(reverse), self.auto_steps)
         shape = net.spaces.u_shape
 
         def noise(n: int) -> Tensor:
             return net.tensor(normals(self.diffusion.law, shape, rows, n))
 
-        condition = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars))[torch.as_tensor(rows.places)]
+        places = torch.as_tensor(rows.places)
+        condition = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars))[places]
         start = noise(0)
+        if reverse.sampler == GAUSSIAN_EXACT:
+            start = start + inputs.once("start", lambda: self._start(inputs))[places]
         if callback is not None:
             callback(int(chain.n[-1]), start)
-        v = reverse.sample(self._denoiser(), start, condition, chain, var, noise, callback)
+        v = reverse.sample(self._denoiser(), start, condition, chain, var, noise, callback, self.own)
         return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
+
+    def _error_for(self, reverse: Reverse) -> Array | None:
+        """Return e_n, by place for the sampler that uses it."""
+        return self.error if self.place is None or reverse.sampler != GAUSSIAN_EXACT else self.place
+
+    def _start(self, inputs: Inputs) -> Tensor:
+        """Return the mean √γ_N E[r | a] of V_N for each input, from one evaluation: (sample, channel, *grid)."""
+        net, n = self.net, self.diffusion.schedule.n_steps
+        condition, denoise = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars)), self._denoiser()
+        parts = [denoise(n, part.new_zeros(len(part), *net.spaces.u_shape), part) for part in torch.split(condition, BLOCK)]
+        return float(np.sqrt(self.diffusion.schedule.gamma[n])) * torch.cat(parts)
 
     def evaluations(self, **sampling: Any) -> int:
         sampling.pop("callback", None)
@@ -317,7 +322,8 @@ class Diffused(ResidualLaw, Density):
     def state(self) -> State:
         settings = {"diffusion": self.diffusion.to_json(), "reverse": self.reverse.to_json(), "auto_steps": self.auto_steps}
         settings |= {"normalise": self.normalise, "training": asdict(self.training), "search_steps": self.search_steps}
-        arrays = {} if self.error is None else {"error": self.error}
+        measured = {"error": self.error, "place": self.place, "own": None if self.own is None else self.own.array}
+        arrays = {name: values for name, values in measured.items() if values is not None}
         return State(settings, arrays, {"spread": self.spread.state(), "network": self.net.state()})
 
     @classmethod
@@ -341,6 +347,8 @@ class Diffused(ResidualLaw, Density):
             search_steps=settings["search_steps"],
         )
         new.auto_steps, new.error = int(settings["auto_steps"]), state.arrays.get("error")
+        new.place, own = state.arrays.get("place"), state.arrays.get("own")
+        new.own = None if own is None else OwnError(*own)
         if reverse.variance == "analytic" and new.error is None:
             raise UserError("the denoising error of the diffusion is missing; save the model again")
         new.networks = (NetworkOnPairs.from_state(saved, True, network),)

@@ -120,7 +120,7 @@ class ReverseSection(Section):
     mix: float = 0.5
     steps: int | Literal["auto"] = "auto"
     spacing: Spacing = "even"
-    sampler: Literal["ancestral", "ddim", "dpm", "heun"] = "ancestral"
+    sampler: Literal["ancestral", "ddim", "dpm", "gaussian-exact", "heun"] = "ancestral"
     last_noise: bool = True
     t_start: int = 0
 

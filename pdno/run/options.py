@@ -13,7 +13,20 @@ from ..errors import UserError, nearest
 if TYPE_CHECKING:
     from ..equation import Equation
 
-__all__ = ["Cache", "Data", "Device", "Mask", "Members", "Run", "Seed", "Steps", "Store", "equation_of", "selecting"]
+__all__ = [
+    "AutoMembers",
+    "Cache",
+    "Data",
+    "Device",
+    "Mask",
+    "Members",
+    "Run",
+    "Seed",
+    "Steps",
+    "Store",
+    "equation_of",
+    "selecting",
+]
 
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
@@ -23,6 +36,7 @@ Store = Annotated[Path, typer.Option(help="Zarr store to write; an existing one 
 Mask = Annotated[str | None, typer.Option(metavar="nan", help="Treat NaN in the outputs as missing.")]
 Cache = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")]
 Members = Annotated[int, typer.Option(help="Ensemble members for each input.")]
+AutoMembers = Annotated[str, typer.Option(help="Ensemble members for each input; auto: as many as mean and std need.")]
 Steps = Annotated[int | None, typer.Option(help="Sampling steps; default: those of the model.")]
 
 SELECTION = {  # the fields of pdno.data.selection.Selection, which is not imported here, so that --help is fast

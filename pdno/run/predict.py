@@ -7,7 +7,7 @@ lower_0.9, upper_0.9              conformal intervals, if `pdno evaluate` has ca
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
@@ -21,6 +21,7 @@ from ..errors import UserError
 from ..evaluation.conformal import Conformal
 from ..evaluation.scoring import MIN_MEMBERS
 from ..evaluation.streaming import central
+from ..model.members import TOLERANCE, members_needed
 from ..model.prediction import Prediction
 from ..model.saving import load
 from ..model.surrogate import Surrogate
@@ -37,7 +38,7 @@ def predict(
     file: Path | None,
     out: Path,
     *,
-    members: int = 100,
+    members: int | Literal["auto"] = 100,
     quantiles: Iterable[float] = (0.05, 0.5, 0.95),
     seed: int = 0,
     split: str = "test",
@@ -54,7 +55,7 @@ def predict(
         run: folder of the run.
         file: inputs; default: the data of the run.
         out: store to write.
-        members: number of members for each input.
+        members: number of members for each input; "auto" for a Monte-Carlo error of mean and std below 3 % of the std.
         quantiles: levels in [0, 1].
         seed: of the members.
         split: of the run's own data or of another store: "train", "validation" or "test".
@@ -73,24 +74,26 @@ def predict(
     """
     store.check_free(out)
     model = load(run, device=device)
-    if members < 2:
-        raise UserError(f"members = {members}: a standard deviation requires at least two")
     inputs, parameters = model.spaces.inputs(*_inputs(run, file, split, a, dims, scalars))
+    given = model.given(inputs, parameters)
+    count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
+    if count < 2:
+        raise UserError(f"members = {count}: a standard deviation requires at least two")
     levels = tuple(dict.fromkeys(quantiles))
-    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else members, sampling)
-    bounds = () if conformal is None else central(conformal.level, members)
-    settings = {"members": members, "seed": seed, "quantiles": list(levels), "inputs": array_digest(inputs), **sampling}
+    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else count, sampling)
+    bounds = () if conformal is None else central(conformal.level, count)
+    settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": array_digest(inputs), **sampling}
     settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
     layout = _layout(model, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
     with store.building(out, layout) as partial:
         for group, first, end in store.blocks(layout):
             if not store.is_complete(partial, group, first, end):
-                block = inputs[first:end], members, seed, (*levels, *bounds)
+                block = inputs[first:end], count, seed, (*levels, *bounds)
                 s = None if parameters is None else parameters[first:end]
                 p = model.predict(*block, scalars=s, first=first, progress=False, **sampling)
                 store.write(partial, group, first, _values(p, levels, conformal, bounds))
             if progress is not None:
-                progress(end * members, len(inputs) * members)
+                progress(end * count, len(inputs) * count)
     predicted: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
     return predicted
 

@@ -192,7 +192,7 @@ def test_numbers_of_numpy_become_numbers_of_python() -> None:
         ({"variance": None}, "variance None is unknown; expected one of noise-free"),
         ({"spacing": "quadric"}, r"spacing 'quadric' is unknown; did you mean 'quadratic'\?"),
         ({"sampler": "anestral"}, r"sampler 'anestral' is unknown; did you mean 'ancestral'\?"),
-        ({"sampler": 3}, "sampler 3 is unknown; expected one of ancestral, ddim, dpm, heun"),
+        ({"sampler": 3}, "sampler 3 is unknown; expected one of ancestral, ddim, dpm, gaussian-exact, heun"),
         ({"sampler": ["ddim"]}, r"sampler \['ddim'\] is unknown"),
         ({"mix": 2.0}, r"mix = 2.0: expected a weight from 0 \(noise-free\) to 1 \(gaussian\)"),
         ({"mix": -0.1}, "mix = -0.1: expected a weight"),

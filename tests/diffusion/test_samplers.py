@@ -35,7 +35,7 @@ def test_the_declared_number_of_evaluations_is_that_of_a_run(name, steps) -> Non
 
 def test_evaluations_by_hand() -> None:
     counts = {name: evaluations_of(sampler, 10) for name, sampler in SAMPLERS.items()}
-    assert counts == {"ancestral": 10, "ddim": 10, "dpm": 10, "heun": 19}
+    assert counts == {"ancestral": 10, "ddim": 10, "dpm": 10, "gaussian-exact": 10, "heun": 19}
 
 
 def test_a_function_without_declaration_counts_one_evaluation_per_step() -> None:

@@ -25,5 +25,5 @@ def test_two_branches_are_learned_where_a_gaussian_sees_one() -> None:
 
 def test_its_settings_can_be_replaced() -> None:
     model = pdno.PDNO.field(60, kind="periodic", steps=20)
-    assert (model.budget, model.kind, model.reverse.steps, model.reverse.sampler) == (60, "periodic", 20, "dpm")
+    assert (model.budget, model.kind, model.reverse.steps, model.reverse.sampler) == (60, "periodic", 20, "gaussian-exact")
     assert model.mean_model is None

@@ -29,7 +29,7 @@ def test_an_exact_network_gives_calibrated_members() -> None:
     assert covered == pytest.approx(0.9 * (members - 1) / (members + 1), abs=0.01)  # as quantiles of so few members have it
 
 
-@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "dpm", "heun"])
+@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "dpm", "gaussian-exact", "heun"])
 def test_every_sampler_recovers_a_deterministic_map(sampler) -> None:
     a = normal(20, 16)
     model = exact(variance="noise-free", sampler=sampler).fit(a, a)
@@ -39,7 +39,7 @@ def test_every_sampler_recovers_a_deterministic_map(sampler) -> None:
     np.testing.assert_array_equal(by_name, draws)
 
 
-@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "dpm", "heun"])
+@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "dpm", "gaussian-exact", "heun"])
 def test_the_callback_is_called_after_each_step(sampler, data, model) -> None:
     seen: list[int] = []
 

@@ -27,7 +27,7 @@ def test_the_spectral_path_with_unit_matrices_is_the_projection_on_the_modes(dim
     expected = z
     for axis in range(1, dim + 1):
         expected = torch.tensordot(expected, b.T @ b / 10, dims=([axis], [0])).movedim(-1, axis)
-    torch.testing.assert_close(layer._spectral(z, [b] * dim), expected)
+    torch.testing.assert_close(layer._spectral(z, [b] * dim, z), z + expected)
 
 
 def test_without_coordinates_a_periodic_layer_commutes_with_shifts() -> None:
