@@ -120,8 +120,9 @@ def test_intervals_agree_with_ranks(data) -> None:
 
 
 def test_the_true_distribution_is_called_calibrated(perfect) -> None:
-    accuracy, calibration, limitations = verdict(perfect)
-    assert [accuracy.about, calibration.about, limitations.about] == ["Accuracy", "Calibration", "Limitations"]
+    accuracy, calibration, structure, limitations = verdict(perfect)
+    assert [s.about for s in verdict(perfect)] == ["Accuracy", "Calibration", "Noise", "Limitations"]
+    assert structure.grade == "good"
     assert calibration.grade == "good"
     assert "are calibrated" in calibration.headline
     assert "No bias" in calibration.text
@@ -140,7 +141,7 @@ def test_the_true_distribution_is_called_calibrated(perfect) -> None:
 )
 def test_a_defect_is_named(data, defect, words) -> None:
     e = evaluate(Known(data, **defect), data, members=40, calibrate=120, progress=False)
-    _, calibration, _ = verdict(e)
+    _, calibration, _, _ = verdict(e)
     assert calibration.grade in ("fair", "poor")
     assert words in calibration.text
     assert "Conformal intervals" in calibration.text
@@ -150,18 +151,18 @@ def test_a_defect_is_named(data, defect, words) -> None:
 def test_shared_errors_are_detected_by_whole_fields(data) -> None:
     """The distribution is correct at each point, but points of a member are independent."""
     shared = replace(data, test=pairs(150, 8, shared=0.5), validation=pairs(120, 6, shared=0.5))
-    _, calibration, _ = verdict(e := evaluate(Known(data), shared, members=40, progress=False))
+    _, calibration, _, _ = verdict(e := evaluate(Known(data), shared, members=40, progress=False))
     assert within(e.scores["coverage_90"], 0.9)
     assert "too narrow" in e.diagnoses["field means"].findings
     assert "whole fields" in calibration.headline + calibration.text
     assert calibration.grade != "good"
-    _, right, _ = verdict(evaluate(Known(data, shared=0.5), shared, members=40, progress=False))
+    _, right, _, _ = verdict(evaluate(Known(data, shared=0.5), shared, members=40, progress=False))
     assert right.grade == "good"
 
 
 def test_a_deterministic_model_gets_conformal_intervals(data) -> None:
     e = evaluate(Known(data, deterministic=True), data, calibrate=120, progress=False)
-    _, calibration, _ = verdict(e)
+    _, calibration, _, _ = verdict(e)
     assert calibration.grade == "unknown"
     assert "predicts no intervals" in calibration.headline
     assert e.metadata["members"] == 1
@@ -203,7 +204,7 @@ def test_a_calibrated_model_is_rarely_graded_otherwise() -> None:
         train, test = pairs(20, 3 * seed), pairs(12, 3 * seed + 1, shared=0.9)
         small = pdno.Dataset(pdno.Pairs.of(train.a, train.u_eta), test, {"name": "known"}, None, None)
         e = evaluate(Known(small, shared=0.9), small, members=20, seed=seed, progress=False)
-        _, calibration, _ = verdict(e)
+        _, calibration, _, _ = verdict(e)
         rejected += calibration.grade != "good" or bool(e.low_coverage)
     assert rejected <= 3
 
@@ -286,7 +287,7 @@ def test_the_range_of_low_coverage_is_named(data) -> None:
     grown = np.where(test.a > 3, 3.0, 0.7) * (test.u_eta - test.u)
     wrong = replace(data, test=pdno.Pairs.of(test.a, test.u, u_eta=test.u + grown))
     e = evaluate(Known(data), wrong, members=40, calibrate=0, progress=False)
-    limitations = verdict(e)[2]
+    limitations = verdict(e)[3]
     assert limitations.grade == "fair"
     assert limitations.headline.startswith("The lowest coverage of 90 % intervals is")
     assert "where the prediction is above 3" in limitations.headline
@@ -299,7 +300,7 @@ def test_the_region_of_low_coverage_is_named(data) -> None:
     x = np.linspace(-1, 1, POINTS)
     local = pdno.Pairs.of(test.a, test.u, u_eta=test.u + factor * (test.u_eta - test.u), coordinates={"x": x})
     e = evaluate(Known(data), replace(data, test=local), members=40, calibrate=0, progress=False)
-    assert f"for x from -1 to {x[1]:.3g}" in verdict(e)[2].headline
+    assert f"for x from -1 to {x[1]:.3g}" in verdict(e)[3].headline
 
 
 def test_a_model_worse_than_the_unconditional_mean_is_poor(data) -> None:
@@ -311,7 +312,7 @@ def test_a_model_worse_than_the_unconditional_mean_is_poor(data) -> None:
 def test_out_of_distribution_inputs_are_the_first_limitation(data) -> None:
     test = pairs(50, 11)
     other = pdno.Pairs.of(9 * test.a, 9 * test.u, u_eta=9 * test.u_eta)
-    _, calibration, limitations = verdict(evaluate(Known(data), replace(data, test=other), members=40, progress=False))
+    _, calibration, _, limitations = verdict(evaluate(Known(data), replace(data, test=other), members=40, progress=False))
     assert limitations.grade == "poor"
     assert limitations.headline.startswith("50 of 50 test inputs are flagged as out of distribution")
     assert "Even conformal intervals" in calibration.text
