@@ -33,6 +33,7 @@ WHITE = 0.05  # correlation below which noise is called white, however significa
 SHARED = 0.5  # correlation of the most distant nodes from which noise is called shared
 FLAT = 0.7  # ratio of the correlations of distant and neighbouring nodes from which the correlation is called constant
 MIN_VARIATION = 1.1  # ratio of |m| in the upper and lower half of fields below which growth is not estimated
+MAX_ERROR = 1.0  # of the exponent of growth; less accurate estimates are not returned
 MIN_FIELDS = 15  # for a regression on inputs
 FREEDOM = 5.0  # most effective degrees of freedom of the regression on inputs
 PERMUTATIONS = 199  # of the test of the regression
@@ -47,7 +48,7 @@ class NoiseStatistics:
         std: σ(x), (channel, *grid); NaN at nodes that are never observed.
         std_error: its standard error.
         scores: by name: std, average_std (of A in units of `scale`), neighbour_correlation,
-            shared_fraction, correlation_length; without neighbours only the first two.
+            shared_fraction, and correlation_length if ρ decays; without neighbours only std, average_std, shared_fraction.
         lags: distances along the first axis, as fractions of it.
         correlation: ρ at these distances.
         correlation_error: its standard error.
@@ -68,22 +69,28 @@ class NoiseStatistics:
         near, far = self.scores.get("neighbour_correlation"), self.far
         if near is None or far is None:
             return ""
-        shared, length = self.scores["shared_fraction"], self.scores["correlation_length"]
+        shared = self.scores["shared_fraction"]
         if far.value > SHARED:
             return f"shared by the whole field ({within(shared)} of the variance)"
-        if _present(far) and far.value > FLAT * near.value:
+        if _present(far) and (far.value > FLAT * near.value or "correlation_length" not in self.scores):
             return f"partly shared by the whole field ({within(shared)} of the variance)"
-        if _present(near):
-            return f"correlated over a length of {within(length)} of the domain"
+        if _present(near) and "correlation_length" in self.scores:
+            return f"correlated over a length of {within(self.scores['correlation_length'])} of the domain"
         return "anticorrelated between neighbouring nodes" if _present(near, -1) else "white"
 
 
 def within(score: Score) -> str:
-    """Return a number and its error as text, to two digits of the error but at most three decimals."""
+    """Return a number and its error as text, to the first digit of the error.
+
+    >>> within(Score(0.27413, 0.0321, np.empty(0))), within(Score(-0.0001, 0.0012, np.empty(0)))
+    ('0.27 ± 0.03', '0.000 ± 0.001')
+    """
     if not np.isfinite(score.error) or score.error <= 0:
         return f"{score.value:.2f}"
-    digits = min(3, max(1, 1 - int(np.floor(np.log10(score.error)))))
-    return f"{score.value:.{digits}f} ± {score.error:.{digits}f}"
+    digits = -int(np.floor(np.log10(score.error)))
+    if not 0 <= digits <= 6:
+        return f"{score.value:.3g} ± {score.error:.1g}"
+    return f"{round(score.value, digits) + 0.0:.{digits}f} ± {score.error:.{digits}f}"  # + 0.0 avoids "-0.00"
 
 
 def _present(correlation: Score, sign: int = 1) -> bool:
@@ -117,6 +124,8 @@ def noise_statistics(
     scores = {name: Score(float(v), float(e), np.empty(0)) for name, v, e in zip(names, values, errors, strict=False)}
     total = Score.root_of_ratio(_squares(fields, mask), np.ones(len(fields)))
     far, first = scores.pop("far", None), len(lags[0]) if lags else 0
+    if far is not None and far.value > np.exp(-1):  # the correlation does not decay
+        del scores["correlation_length"]
     return NoiseStatistics(
         std,
         std_error,
@@ -272,7 +281,7 @@ def growth(fields: Array, mean: Array, *, mask: Mask | None = None, labels: Ints
         seed: of the bootstrap.
 
     Returns:
-        None if m varies by less than 10 %, there are fewer than four fields, or no noise.
+        None if m varies by less than 10 %, there are fewer than four fields or no noise, or the error of b exceeds 1.
     """
     if len(fields) < 4:
         return None
@@ -298,8 +307,8 @@ def growth(fields: Array, mean: Array, *, mask: Mask | None = None, labels: Ints
     (b, variation), resamples = bootstrap(np.stack(columns, axis=1), exponent, labels, seed)
     if not np.isfinite(b) or variation < 2 * np.log(MIN_VARIATION):
         return None
-    finite = resamples[np.isfinite(resamples[:, 0]), :1]
-    return Score(float(b), float(_spread(finite, len(fields))[0]), np.empty(0))
+    error = float(_spread(resamples[np.isfinite(resamples[:, 0]), :1], len(fields))[0])
+    return Score(float(b), error, np.empty(0)) if error <= MAX_ERROR else None
 
 
 def input_dependence(

@@ -213,22 +213,35 @@ def _noise(e: Evaluation) -> Statement:
     if e.metadata["inputs"] < MIN_INPUTS or "residuals" not in sources:
         return Statement(NOISE, "unknown", f"{e.metadata['inputs']} test inputs are too few to describe the noise.", "")
     errors, members = sources["residuals"], sources.get("members")
-    text = [_described("Held-out errors", errors)]
+    headline = f"Held-out errors are {errors.statistics.word or 'single numbers'}."
+    text = [_described(errors)]
     if "truth" in sources and (word := sources["truth"].statistics.word):
         text.append(f"The true noise is {word}.")
-    headline = f"Held-out errors are {errors.statistics.word or 'single numbers'}."
     if members is None:
         return Statement(NOISE, "unknown", headline, " ".join(filter(None, text)))
-    text.append(_described("Members", members))
-    grade, covered = _joint(e)
-    text.append(covered)
-    lost = _lost(errors, members)
-    if lost:
-        grade, headline = "poor", lost
-    elif (near := members.scores.get("neighbour_correlation")) is not None:
-        headline = f"{headline[:-1]}; neighbouring nodes correlate by "
-        headline += f"{within(errors.scores['neighbour_correlation'])} in errors and {within(near)} in members."
-    return Statement(NOISE, grade, headline, " ".join(filter(None, text)))
+    near = [s.scores.get("neighbour_correlation") for s in (errors, members)]
+    if near[0] is not None and near[1] is not None:
+        headline = (
+            f"{headline[:-1]}; neighbouring nodes correlate by {within(near[0])} in errors, {within(near[1])} in members."
+        )
+    grade, worst, covered = _joint(e)
+    warning = _lost(errors, members) or worst
+    modes = _modes(errors, members)
+    if warning:
+        text.insert(0, headline)
+    lost = warning != worst
+    grade = "poor" if lost else "fair" if modes and grade == "good" else grade
+    return Statement(NOISE, grade, warning or headline, " ".join(filter(None, [*text, modes, covered])))
+
+
+def _modes(errors: Source, members: Source) -> str:
+    """Compare the numbers of modes of errors and of members; "" if members have as many."""
+    words = []
+    for key, place in (("average_modes", "the field's average has"), ("point_modes", "the place of the largest errors has")):
+        counts = [s.scores[key].value for s in (errors, members) if key in s.scores]
+        if len(counts) == 2 and counts[1] < counts[0]:
+            words.append(f"{place} {counts[0]:.0f} modes in errors, {counts[1]:.0f} in members")
+    return f"Members have fewer modes: {'; '.join(words)}." if words else ""
 
 
 def _lost(errors: Source, members: Source) -> str:
@@ -249,31 +262,32 @@ def _lost(errors: Source, members: Source) -> str:
     return f"Members lack correlation that errors have: {', and '.join(parts)}." if parts else ""
 
 
-def _described(name: str, source: Source) -> str:
-    """Describe modes and dependence of one source, where they are remarkable."""
+def _described(source: Source) -> str:
+    """Describe modes and dependence of errors, where they are remarkable."""
     words, scores = [], source.scores
-    for key, what in (("average_modes", "field's average"), ("point_modes", "value where they are largest")):
-        if key in scores and scores[key].value > 1:
-            words.append(f"the {what} has {scores[key].value:.0f} modes")
+    if "average_modes" in scores and scores["average_modes"].value > 1:
+        words.append(f"Their average over the field has {scores['average_modes'].value:.0f} modes.")
     b, explained = scores.get("growth"), scores.get("input_dependence")
     if b is not None and abs(b.value) > max(SMALL_GROWTH, SIGNIFICANT * b.error):
-        words.append(f"their standard deviation varies as |mean| to the power of {within(b)}")
+        words.append(f"Their standard deviation varies as |mean| to the power of {within(b)}.")
     if explained is not None and source.p_value is not None and source.p_value <= ALPHA and explained.value > MIN_EXPLAINED:
-        words.append(f"the input explains {_percent(explained)} of the variance of their log size")
-    return f"{name}: {'; '.join(words)}." if words else ""
+        words.append(f"The input explains {_percent(explained)} of the variance of their log size.")
+    return " ".join(words)
 
 
-def _joint(e: Evaluation) -> tuple[Grade, str]:
-    """Grade and describe the coverage of intervals of functionals of the field."""
-    grades: list[Grade] = []
-    covered = []
+def _joint(e: Evaluation) -> tuple[Grade, str, str]:
+    """Return grade, warning ("" if good) and description of the coverage of intervals of functionals of the field."""
+    excess, covered = {}, []
     for name in FUNCTIONALS:
         score = e.scores[f"coverage_90_{name}"]
         slack = SIGNIFICANT * score.error if np.isfinite(score.error) else 0.0
-        grades.append(_graded(max(0.0, LEVEL - score.value - slack), GOOD_DEVIATION, FAIR_DEVIATION))
-        covered.append(f"of the {name} {_percent(score)}")
-    grade: Grade = "poor" if "poor" in grades else "fair" if "fair" in grades else "good"
-    return grade, f"90 % intervals cover, of the field's functionals, {', '.join(covered)}."
+        excess[name] = max(0.0, LEVEL - score.value - slack)
+        covered.append(f"{_percent(score)} for the {name}")
+    worst = max(excess, key=lambda name: excess[name])
+    grade = _graded(excess[worst], GOOD_DEVIATION, FAIR_DEVIATION)
+    text = f"90 % intervals of functionals of the field cover {', '.join(covered[:-1])} and {covered[-1]}."
+    warning = f"90 % intervals of the field's {worst} cover only {_percent(e.scores[f'coverage_90_{worst}'])}."
+    return grade, "" if grade == "good" else warning, text
 
 
 # Limitations

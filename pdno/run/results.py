@@ -51,19 +51,21 @@ DESCRIPTIONS = {  # metrics of `pdno evaluate`, in the order of its table
     "ood_fraction": "fraction of out-of-distribution inputs",
 }
 
-NOISE = {  # statistics of the noise; metrics have the prefix of a source
-    "std": "standard deviation at a point",
-    "average_std": "standard deviation of the field's average / of errors at a point",
-    "neighbour_correlation": "correlation of neighbouring nodes",
-    "shared_fraction": "fraction of the variance that the whole field shares",
-    "correlation_length": "correlation length / length of the axis",
-    "growth": "exponent b of std ∝ |mean|^b at a node",
-    "input_dependence": "variance of log size that the input explains (R²)",
-    "average_modes": "modes of the field's average",
-    "point_modes": "modes where the standard deviation is largest",
+NOISE = {  # statistics of the noise: short and long description; metrics have the prefix of a source
+    "std": ("standard deviation", "standard deviation at a point"),
+    "average_std": ("relative average std", "standard deviation of the field's average / of held-out errors at a point"),
+    "neighbour_correlation": ("neighbour correlation", "correlation of neighbouring nodes"),
+    "shared_fraction": ("shared fraction", "fraction of the variance that the whole field shares"),
+    "correlation_length": ("correlation length", "correlation length / length of the axis"),
+    "growth": ("growth with |mean|", "exponent b of std ∝ |mean|^b at a node"),
+    "input_dependence": ("R² of log size, input", "variance of the log size that the input explains (R²)"),
+    "average_modes": ("modes of the average", "modes of the field's average"),
+    "point_modes": ("modes at largest std", "modes where the standard deviation is largest"),
 }
 SOURCES = {"noise": "held-out errors", "members": "members", "truth": "true noise"}  # prefix → description
-DESCRIPTIONS |= {f"{prefix}_{name}": f"{text} ({source})" for name, text in NOISE.items() for prefix, source in SOURCES.items()}
+DESCRIPTIONS |= {
+    f"{prefix}_{name}": f"{text} ({source})" for name, (_, text) in NOISE.items() for prefix, source in SOURCES.items()
+}
 
 FIELDS = (
     "test",
