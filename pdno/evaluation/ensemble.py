@@ -34,7 +34,6 @@ LEVELS = (0.5, 0.9, 0.95)  # nominal levels of the central intervals
 SHOWN_MEMBERS = 3  # fewest members of each input that are kept, to be plotted
 KEPT_FIELDS = 300  # members of all inputs that are kept, if SHOWN_MEMBERS of each are fewer
 FUNCTIONAL_LEVEL = 0.9  # nominal level of the intervals of functionals
-FUNCTIONAL_BUDGET = 2**18  # bytes of memory for quantiles of functionals: exact for 10,000 members of one channel
 SPECTRUM_MEMBERS = 100  # members that the mean spectrum is computed from
 
 
@@ -130,9 +129,8 @@ class _Accumulator:
         self.ranks = Ranks(u, seed, index)
         self.functional_ranks = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
         self.joint = channel_functionals(u[None], mask=mask)[0]
+        self.joint_members: list[Floats] = []
         self.joint_ranks = Ranks(self.joint, seed + 2, index)
-        self.joint_levels = central(FUNCTIONAL_LEVEL, members)
-        self.joint_statistics = Statistics(self.joint.shape, self.joint_levels, FUNCTIONAL_BUDGET)
         self.spectrum = Moments(spectrum(u[None]).shape[1:])
         self.shown: list[Array] = []
 
@@ -147,9 +145,7 @@ class _Accumulator:
         for each in (self.statistics, self.crps, self.energy, self.ranks):
             each.add(members)
         self.functional_ranks.add(functionals(members, mask=self.mask))
-        joint = channel_functionals(members, mask=self.mask)
-        self.joint_ranks.add(joint)
-        self.joint_statistics.add(np.nan_to_num(joint))
+        self.joint_members.append(channel_functionals(members, mask=self.mask))
         used = members[: max(0, SPECTRUM_MEMBERS - self.spectrum.count)]
         if len(used):
             self.spectrum.add(spectrum(used))
@@ -162,7 +158,8 @@ class _Accumulator:
     def result(self) -> dict[str, Any]:
         """Return the fields of `EnsembleSummary` for this input."""
         moments, quantiles = self.statistics.moments, self.statistics.quantiles.values
-        joint = self.joint_statistics
+        joint = np.concatenate(self.joint_members)
+        self.joint_ranks.add(joint)
         return {
             "mean": moments.mean,
             "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
@@ -172,12 +169,20 @@ class _Accumulator:
             "functional_pit": self.functional_ranks.pit,
             "joint_pit": self.joint_ranks.pit,
             "joint_observed": self.joint,
-            "joint_std": joint.moments.std if self.count > 1 else np.zeros_like(self.joint),
-            "joint_bounds": np.stack([joint.quantiles.quantile(level) for level in self.joint_levels]),
+            "joint_std": joint.std(axis=0, ddof=1) if self.count > 1 else np.zeros_like(self.joint),
+            "joint_bounds": _quantiles(joint, central(FUNCTIONAL_LEVEL, self.count)),
             "crps": self.crps.value,
             "energy": self.energy.value,
             "spectrum": self.spectrum.mean,
         }
+
+
+def _quantiles(values: Floats, levels: tuple[float, float]) -> Floats:
+    """Return quantiles over the first axis, as numpy.quantile, which is slower for few values."""
+    ordered, position = np.sort(values, axis=0), np.array(levels) * (len(values) - 1)
+    low, high = np.floor(position).astype(int), np.ceil(position).astype(int)
+    fraction = (position - low).reshape(-1, *[1] * (values.ndim - 1))
+    return np.asarray(ordered[low] + (ordered[high] - ordered[low]) * fraction)
 
 
 def summarise(

@@ -76,7 +76,7 @@ def components(values: ArrayLike, most: int = 5, *, labels: Ints | None = None, 
     z = (x - centre) / unit
     held_out = _held_out(z, group, max(1, min(most, group.max() // DRAWS_PER_COMPONENT)), seed)
     k = _smallest(held_out, group)
-    fit = Mixture.fit(z, k, seed, starts=4)
+    fit = Mixture(np.ones(1), np.zeros(1), np.ones(1)) if k == 1 else Mixture.fit(z, k, seed, starts=4)
     errors = _bootstrap(z, group, fit, seed)
     mixture = Mixture(fit.weights, centre + unit * fit.means, unit * fit.stds)
     return Components(mixture, errors[0], unit * errors[1], unit * errors[2], held_out.mean(axis=1) - np.log(unit))

@@ -1,6 +1,7 @@
 """Figures of the noise: standard deviation by place, densities, correlation, and functionals of whole fields."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -31,6 +32,8 @@ __all__ = ["functionals", "noise_correlation", "noise_density", "noise_std"]
 LABELS = {"residuals": "held-out errors", "members": "members", "truth": "true noise"}  # name of a source → label
 STYLES = {"residuals": (1, "--"), "members": (0, "-"), "truth": (None, ":")}  # colour and line of a source
 MOST_INPUTS = 40  # inputs of `functionals`
+CUT = 1.5  # height of the axis of densities, as a multiple of the highest bin: narrower peaks of estimates are cut off
+TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of distances
 WIDE = 1.25  # range of the densities, as a multiple of the central 99 % of the draws
 
 Estimates = Mapping[str, tuple[ArrayLike, ArrayLike]]  # name of a source → values and standard errors
@@ -48,7 +51,7 @@ def noise_std(std: Estimates, *, x: Coordinates | None = None, theme: Theme = "l
     fields = {name: (plane(value), plane(error)) for name, (value, error) in std.items()}
     along = nodes(x, next(iter(fields.values()))[0].shape)
     if len(along) == 1:
-        figure, ((axes,),) = sheet(1, 1, width=6.5, height=3)
+        figure, ((axes,),) = sheet(1, 1, width=5, height=3.2)
         for name, (value, error) in fields.items():
             k, line = STYLES[name]
             if name != "truth":
@@ -56,7 +59,7 @@ def noise_std(std: Estimates, *, x: Coordinates | None = None, theme: Theme = "l
                 band(axes, along[0], value - margin, value + margin, k)
             curve(axes, along[0], value, k, LABELS[name], linestyle=line)
         tidy(axes, along[0], xlabel="x", ylabel="standard deviation")
-        axes.set_ylim(0, 1.15 * limits(*(value for value, _ in fields.values()))[1] or 1.0)
+        axes.set_ylim(0, 1.1 * limits(*(value + 2 * np.nan_to_num(error) for value, error in fields.values()))[1] or 1.0)
         keys(figure, [axes])
         return figure
     figure, grid = sheet(1, len(fields), width=3.1 * len(fields) + 0.7, height=2.9)
@@ -79,6 +82,8 @@ def noise_density(
 ) -> Figure:
     """Plot the density of the noise at some places: a histogram of errors, estimates from members, and the exact density.
 
+    The exact density is averaged over the bins of the histogram, so that peaks narrower than a bin have comparable heights.
+
     Args:
         places: (title, draws by source, (x, density) by source, exact (x, density) or None) of each panel.
         theme: "light" or "dark".
@@ -87,19 +92,27 @@ def noise_density(
     for axes, (title, draws, estimates, exact) in zip(grid[0], places, strict=True):
         values = np.asarray(draws["residuals"], dtype=np.float64)
         low, high = _range(*(np.asarray(v, dtype=np.float64) for v in draws.values()))
-        bins = int(np.clip(2 * np.sqrt(len(values)), 8, 60))
-        axes.hist(values, bins, range=(low, high), density=True, color=colour(1), alpha=0.35, label=LABELS["residuals"])
+        edges = np.linspace(low, high, int(np.clip(2 * np.sqrt(len(values)), 10, 60)) + 1)
+        style: dict[str, Any] = {"density": True, "color": colour(1), "alpha": 0.35, "label": LABELS["residuals"]}
+        heights = [axes.hist(values, edges, **style)[0]]
         for name, (at, height) in estimates.items():
             k, line = STYLES[name]
             curve(axes, at, height, k, LABELS[name], linestyle=line)
         if exact is not None:
-            curve(axes, exact[0], exact[1], None, "true density", linestyle=":")
+            heights.append(_averages(np.asarray(exact[0]), np.asarray(exact[1]), edges))
+            axes.stairs(heights[-1], edges, color=ink(), linestyle=":", linewidth=1.4, label="true density, by bins")
+        axes.set_ylim(0, CUT * max(h.max() for h in heights))
         tidy(axes, np.array([low, high]), title, xlabel="u − mean")
-        axes.set_ylim(bottom=0)
         axes.set_yticks([])
     grid[0, 0].set_ylabel("density")
     keys(figure, grid[0])
     return figure
+
+
+def _averages(x: Floats, density: Floats, edges: Floats) -> Floats:
+    """Return the averages of a density, given at points x, over bins."""
+    masses = np.concatenate([[0.0], np.cumsum(np.diff(x) * (density[1:] + density[:-1]) / 2)])
+    return np.asarray(np.diff(np.interp(edges, x, masses)) / np.diff(edges))
 
 
 def _range(*draws: Floats) -> tuple[float, float]:
@@ -128,6 +141,9 @@ def noise_correlation(lags: ArrayLike, correlation: Estimates, *, theme: Theme =
         band(axes, distance, values - margin, values + margin, k)
         curve(axes, distance, values, k, LABELS[name], linestyle=line, marker="o", markersize=3)
     axes.set_xscale("log")
+    ticks = [tick for tick in TICKS if distance.min() <= tick <= distance.max()] or [float(distance[0])]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     lowest = limits(*(value for value, _ in correlation.values()))[0]
     tidy(axes, None, xlabel="distance / length of the axis", ylabel="correlation", ylim=(min(-0.1, 1.1 * lowest), 1.05))
     keys(figure, [axes])

@@ -144,7 +144,7 @@ def drawings(arrays: Mapping[str, Array], axes: list[Array]) -> Drawings:
         found.append(
             (
                 lambda theme: plot.noise_std({k: (v[:1], e[:1]) for k, (v, e) in std.items()}, x=axes or None, theme=theme),
-                "Standard deviation of the noise by place (root mean square over test inputs), with ± 2 standard errors.",
+                "Standard deviation of the noise by place (root mean square over test inputs), with its standard error.",
             )
         )
     if "noise.lags" in arrays:
@@ -160,7 +160,7 @@ def drawings(arrays: Mapping[str, Array], axes: list[Array]) -> Drawings:
             (
                 lambda theme: plot.noise_density(places, theme=theme),
                 "Density of the noise: histogram of held-out errors, kernel density estimate of members with a bandwidth that "
-                "resolves narrow modes, and the true density if it is known.",
+                "resolves narrow modes, and the true density if it is known, averaged over the bins of the histogram.",
             )
         )
     if "noise.joint.observed" in arrays:
