@@ -74,8 +74,8 @@ def arrays_of(e: Evaluation) -> dict[str, Array]:
                 arrays[f"noise.values.{place.name}.{name}"] = values[:MOST_DRAWS]
     for place, exact in zip(e.noise.places, e.noise.exact, strict=True):
         if exact is not None:
-            low, high = (exact.means - 5 * exact.stds).min(), (exact.means + 5 * exact.stds).max()
-            near = np.linspace(-4, 4, 41) * exact.stds[:, None] + exact.means[:, None]
+            low, high = (exact.means - 6 * exact.stds).min(), (exact.means + 6 * exact.stds).max()
+            near = np.linspace(-6, 6, 61) * exact.stds[:, None] + exact.means[:, None]
             x = np.unique(np.concatenate([np.linspace(low, high, DENSITY_POINTS), near.ravel()]))
             arrays[f"noise.exact.{place.name}"] = np.stack([x, exact.pdf(x)])
     return arrays
