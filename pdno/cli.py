@@ -292,7 +292,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model on held-out pairs.
 
-    Prints scores and a verdict on accuracy, calibration and limitations.
+    Prints scores, statistics of the noise, and a verdict on accuracy, calibration, noise and limitations.
     """
     from shlex import quote
 
@@ -331,12 +331,15 @@ def _show_results(run: Path) -> None:
     from rich.console import Console
 
     from .run import results
+    from .run.noise import noise_table
     from .run.report import statements, table
     from .work.folder import RunFolder
 
     contents = results.read(RunFolder(run).results)
     console = Console()
     console.print(table(contents))
+    if (noise := noise_table(contents)) is not None:
+        console.print(noise)
     for text in statements(contents):
         console.print(text, markup=False, highlight=False)
 

@@ -15,14 +15,25 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from .metrics import spectrum
 from .novelty import Novelty
-from .ranks import Ranks, functionals
+from .ranks import Ranks, channel_functionals, functionals
 from .running import RunningCRPS, RunningEnergy
 from .streaming import Moments, Statistics, central
 
-__all__ = ["LEVELS", "EnsembleSummary", "Forecaster", "GivenInputs", "observations", "summarise"]
+__all__ = [
+    "FUNCTIONAL_LEVEL",
+    "LEVELS",
+    "SHOWN_MEMBERS",
+    "EnsembleSummary",
+    "Forecaster",
+    "GivenInputs",
+    "observations",
+    "summarise",
+]
 
 LEVELS = (0.5, 0.9, 0.95)  # nominal levels of the central intervals
-SHOWN_MEMBERS = 3  # members of each input that are kept, to be plotted
+SHOWN_MEMBERS = 3  # fewest members of each input that are kept, to be plotted
+KEPT_FIELDS = 300  # members of all inputs that are kept, if SHOWN_MEMBERS of each are fewer
+FUNCTIONAL_LEVEL = 0.9  # nominal level of the intervals of functionals
 SPECTRUM_MEMBERS = 100  # members that the mean spectrum is computed from
 
 
@@ -85,10 +96,14 @@ class EnsembleSummary:
 
     mean: Floats
     std: Floats
-    shown: Array  # the first members, (sample, member, channel, *grid)
+    shown: Array  # the first members, at least SHOWN_MEMBERS if there are so many, (sample, member, channel, *grid)
     pit: Floats
     bounds: Floats  # of the central intervals of LEVELS, (level, 2, sample, channel, *grid)
     functional_pit: Floats  # PIT of the functionals of whole fields, (sample, 2)
+    joint_pit: Floats  # PIT of the functionals of each channel, (sample, functional, channel); NaN without observations
+    joint_observed: Floats  # the functionals of the observations, in the same shape
+    joint_std: Floats  # standard deviation of the functionals over members, in the same shape
+    joint_bounds: Floats  # of their central intervals of FUNCTIONAL_LEVEL, (2, sample, functional, channel)
     crps: Floats
     energy: Floats  # (sample,)
     spectrum: Floats  # mean over members, (sample, band)
@@ -105,14 +120,17 @@ class EnsembleSummary:
 class _Accumulator:
     """Statistics of the ensemble for one input, updated with batches of members."""
 
-    def __init__(self, observed: Array, mask: Mask | None, members: int, seed: int, index: int) -> None:
-        self.mask = mask
+    def __init__(self, observed: Array, mask: Mask | None, members: int, kept: int, seed: int, index: int) -> None:
+        self.mask, self.kept = mask, kept
         u = self._masked(observed)
         self.quantile_levels = [central(level, members) for level in LEVELS]
         self.statistics = Statistics(u.shape, sorted({p for pair in self.quantile_levels for p in pair}))
         self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
         self.ranks = Ranks(u, seed, index)
         self.functional_ranks = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
+        self.joint = channel_functionals(u[None], mask=mask)[0]
+        self.joint_members: list[Floats] = []
+        self.joint_ranks = Ranks(self.joint, seed + 2, index)
         self.spectrum = Moments(spectrum(u[None]).shape[1:])
         self.shown: list[Array] = []
 
@@ -122,11 +140,12 @@ class _Accumulator:
 
     def add(self, members: Array) -> None:
         """Add a batch of members, (k, channel, *grid)."""
-        self.shown += list(members[: max(0, SHOWN_MEMBERS - len(self.shown))])
+        self.shown += list(members[: max(0, self.kept - len(self.shown))])
         members = self._masked(members)
         for each in (self.statistics, self.crps, self.energy, self.ranks):
             each.add(members)
         self.functional_ranks.add(functionals(members, mask=self.mask))
+        self.joint_members.append(channel_functionals(members, mask=self.mask))
         used = members[: max(0, SPECTRUM_MEMBERS - self.spectrum.count)]
         if len(used):
             self.spectrum.add(spectrum(used))
@@ -139,6 +158,8 @@ class _Accumulator:
     def result(self) -> dict[str, Any]:
         """Return the fields of `EnsembleSummary` for this input."""
         moments, quantiles = self.statistics.moments, self.statistics.quantiles.values
+        joint = np.concatenate(self.joint_members)
+        self.joint_ranks.add(joint)
         return {
             "mean": moments.mean,
             "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
@@ -146,10 +167,22 @@ class _Accumulator:
             "pit": self.ranks.pit,
             "bounds": np.stack([[quantiles[low], quantiles[high]] for low, high in self.quantile_levels]),
             "functional_pit": self.functional_ranks.pit,
+            "joint_pit": self.joint_ranks.pit,
+            "joint_observed": self.joint,
+            "joint_std": joint.std(axis=0, ddof=1) if self.count > 1 else np.zeros_like(self.joint),
+            "joint_bounds": _quantiles(joint, central(FUNCTIONAL_LEVEL, self.count)),
             "crps": self.crps.value,
             "energy": self.energy.value,
             "spectrum": self.spectrum.mean,
         }
+
+
+def _quantiles(values: Floats, levels: tuple[float, float]) -> Floats:
+    """Return quantiles over the first axis, as numpy.quantile, which is slower for few values."""
+    ordered, position = np.sort(values, axis=0), np.array(levels) * (len(values) - 1)
+    low, high = np.floor(position).astype(int), np.ceil(position).astype(int)
+    fraction = (position - low).reshape(-1, *[1] * (values.ndim - 1))
+    return np.asarray(ordered[low] + (ordered[high] - ordered[low]) * fraction)
 
 
 def summarise(
@@ -175,13 +208,14 @@ def summarise(
     begin = perf_counter()
     observed, mask = observations(pairs), pairs.mask
     count = 1 if model.deterministic else members
+    kept = min(count, max(SHOWN_MEMBERS, KEPT_FIELDS // len(pairs)))
     given = model.given(pairs.a, pairs.scalars)
     results: list[dict[str, Any]] = []
     current: _Accumulator | None = None
     for inputs, _, values in given.stream(count, seed, start=start, **sampling):
         for i in np.unique(inputs):
             if current is None:
-                current = _Accumulator(observed[i], None if mask is None else mask[i], count, seed, start + int(i))
+                current = _Accumulator(observed[i], None if mask is None else mask[i], count, kept, seed, start + int(i))
             current.add(values[inputs == i])
             if current.count == count:
                 results.append(current.result())
@@ -190,6 +224,7 @@ def summarise(
             progress(len(inputs))
     fields = {name: np.stack([result[name] for result in results]) for name in results[0]}
     fields["bounds"] = np.moveaxis(fields["bounds"], 0, 2)
+    fields["joint_bounds"] = np.moveaxis(fields["joint_bounds"], 0, 1)
     exact = given.mean
     if exact is not None:
         fields["mean"] = exact

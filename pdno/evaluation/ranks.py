@@ -13,7 +13,9 @@ from .._typing import Floats
 from ..draw import generator
 from ..errors import UserError
 
-__all__ = ["Ranks", "functionals", "pit"]
+__all__ = ["FUNCTIONALS", "Ranks", "channel_functionals", "functionals", "pit"]
+
+FUNCTIONALS = ("mean", "maximum", "roughness")  # of `channel_functionals`, in this order
 
 
 class Ranks:
@@ -108,3 +110,39 @@ def functionals(fields: ArrayLike, *, mask: ArrayLike | None = None) -> Floats:
         squares += np.square(differences).sum(axis=1)
         pairs += differences.shape[1]
     return np.stack([u[:, observed].mean(axis=1), squares / max(1, pairs)], axis=1)
+
+
+def channel_functionals(fields: ArrayLike, *, mask: ArrayLike | None = None) -> Floats:
+    """Return three functionals of each channel of each field: mean, maximum, and roughness,
+
+        roughness = root mean square of the differences u_x − u_y of neighbours x, y along all grid axes.
+
+    Args:
+        fields: (k, channel, *grid).
+        mask: True at the observed points, (channel, *grid).
+
+    Returns:
+        (k, 3, channel); NaN for channels without an observed point, roughness 0 without observed neighbours.
+
+    >>> channel_functionals([[[0.0, 2.0, 4.0]]])[0, :, 0]
+    array([2., 4., 2.])
+    """
+    u = np.asarray(fields, dtype=np.float64)
+    axes = tuple(range(2, u.ndim))
+    if mask is None:
+        differences = [np.diff(u, axis=axis) for axis in axes]
+        squares = sum((np.square(d).sum(axis=axes) for d in differences), np.zeros(u.shape[:2]))
+        pairs = sum(d[0, 0].size for d in differences) if len(u) else 1
+        return np.stack([u.mean(axis=axes), u.max(axis=axes), np.sqrt(squares / max(1, pairs))], axis=1)
+    observed = np.asarray(mask, dtype=bool)
+    count = observed.sum(axis=tuple(range(1, observed.ndim)))
+    filled = np.where(observed, u, 0.0)
+    mean = filled.sum(axis=axes) / np.maximum(count, 1)
+    largest = np.where(observed, u, -np.inf).max(axis=axes)
+    squares, number = np.zeros(mean.shape), np.zeros(mean.shape[1:])
+    for axis in axes:
+        both = np.logical_and(*(np.moveaxis(observed, axis - 1, -1)[..., cut] for cut in (slice(1, None), slice(-1))))
+        squares += np.square(np.where(both, np.diff(np.moveaxis(filled, axis, -1), axis=-1), 0.0)).sum(axis=axes)
+        number += both.sum(axis=tuple(range(1, both.ndim)))
+    values = np.stack([mean, largest, np.sqrt(squares / np.maximum(number, 1))], axis=1)
+    return np.where(count > 0, values, np.nan)

@@ -3,6 +3,8 @@
     accuracy        mean against the clean u                      MRLE, RMSE, residual of the equation
     distribution    members against observations u^η              fair CRPS, energy score, NLL, spectra
     calibration     ranks of observations among members           coverage, rank histogram, diagnosis, spread–skill ratio
+    joint           functionals of fields: mean, maximum, roughness  coverage of their intervals
+    noise           residuals beside members                      std, correlation, modes, dependence on u and a
     conformal       intervals from calibration pairs              coverage, width, coverage of simultaneous bands
     novelty         out-of-distribution inputs
 
@@ -20,16 +22,17 @@ from ..data.arrays import check_finite
 from ..data.pairs import Dataset, Pairs
 from ..equation import Equation
 from ..errors import UserError
-from ..noise import FieldNoise, Gaussian, GaussianMixture, parse
 from ..work.progress import progress_bar
 from .calibration import Curve, Diagnosis, Histogram, SpreadSkill, coverage, diagnose, rank_histogram, sharpness, spread_skill
 from .conformal import Conformal
 from .density import recovered
-from .ensemble import LEVELS, EnsembleSummary, Forecaster, observations, summarise
+from .ensemble import FUNCTIONAL_LEVEL, LEVELS, SHOWN_MEMBERS, EnsembleSummary, Forecaster, observations, summarise
 from .low_coverage import Region, low_coverage_range, low_coverage_region
 from .metrics import mean_std, mrle, mstd, nll, relative_residual, rmse, spectral_distance, spectrum
+from .ranks import FUNCTIONALS
 from .running import RunningCRPS
 from .score import Score, per_sample
+from .structure import NoiseStructure, known_noise, noise_structure
 
 __all__ = ["ALPHA", "LEVEL", "MIN_MEMBERS", "Case", "Evaluation", "evaluate"]
 
@@ -77,6 +80,8 @@ class Evaluation:
     novelty: Floats | None = None  # novelty scores of test inputs
     validation_novelty: Floats | None = None  # novelty scores of validation inputs
     conformal: dict[str, Conformal] = field(default_factory=dict)  # for "points" and "fields"
+    noise: NoiseStructure | None = None  # None if residuals are zero
+    joint: tuple[Floats, Floats] | None = None  # functionals of observations (sample, 3, channel), and bounds (2, sample, …)
 
 
 def evaluate(
@@ -127,6 +132,8 @@ def evaluate(
         c = summarise(model, calibration, members, seed, len(test), count, **sampling) if calibration else None
     scores = {**_accuracy(e, test, dataset), **_distribution(e, test, dataset)}
     diagnostics: dict[str, Any] = {} if model.deterministic else _calibration(e, test, scores)
+    noise = noise_structure(e, test, dataset)
+    scores |= {} if noise is None else noise.scores()
     conformal = {} if c is None or calibration is None else _conformal(e, c, test, calibration, scores)
     novelty, validation_novelty = (_novelty(model, pairs) for pairs in (test, calibration))
     if novelty is not None:
@@ -141,6 +148,8 @@ def evaluate(
         validation_novelty=validation_novelty,
         spectra=spectra,
         axes=_axes(test),
+        noise=noise,
+        joint=None if model.deterministic else (e.joint_observed, e.joint_bounds),
         **diagnostics,
     )
 
@@ -208,19 +217,10 @@ def _distribution(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, S
     if e.members > 1:
         scores["nll"] = nll(e.mean, e.std, observed, mask=mask)
         scores["mean_std"], scores["mstd"] = mean_std(e.std, mask=mask), mstd(e.std, e.members, mask=mask)
-        noise = _noise_std(data)
+        noise = known_noise(data)
         if noise is not None:
-            scores["std_noise_ratio"] = recovered(e.std, noise, mask=mask)
+            scores["std_noise_ratio"] = recovered(e.std, noise.std, mask=mask)
     return scores
-
-
-def _noise_std(data: Dataset) -> float | None:
-    """Return the standard deviation of the noise in the data, if it is recorded and a single number."""
-    try:
-        noise = parse(str(data.provenance.get("noise", "none")))
-    except UserError:  # a distribution defined by the user
-        return None
-    return float(noise.std) if isinstance(noise, Gaussian | GaussianMixture | FieldNoise) else None
 
 
 def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
@@ -237,6 +237,9 @@ def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> d
         inside = (np.abs(e.pit - 0.5) <= level / 2).astype(float)
         scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
     scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*e.interval(LEVEL), mask=mask)
+    for k, name in enumerate(FUNCTIONALS):
+        within = np.where(np.isnan(pit := e.joint_pit[:, k]), np.nan, np.abs(pit - 0.5) <= FUNCTIONAL_LEVEL / 2)
+        scores[f"coverage_{100 * FUNCTIONAL_LEVEL:.0f}_{name}"] = Score.mean(np.nanmean(within, axis=1))
     averaged = INFINITE if e.exact_mean else e.members
     spread = spread_skill(e.std, _masked(observed - e.mean, test), averaged, mask=mask)
     scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
@@ -326,6 +329,6 @@ def _cases(test: Pairs, e: EnsembleSummary, errors: Floats) -> tuple[Case, ...]:
     cases = []
     for title, rank in ranks.items():
         i = int(order[rank])
-        fields = (test.a[i], test.u[i], observed[i], e.mean[i], e.std[i], lower[i], upper[i], e.shown[i])
+        fields = (test.a[i], test.u[i], observed[i], e.mean[i], e.std[i], lower[i], upper[i], e.shown[i, :SHOWN_MEMBERS])
         cases.append(Case(title, i, *fields))
     return tuple(cases)

@@ -1,8 +1,10 @@
-"""Summary of an evaluation in words: accuracy, calibration and limitations of the model.
+"""Summary of an evaluation in words: accuracy, calibration, noise and limitations of the model.
 
     accuracy       good if the error is below 10 % of that of the unconditional mean, fair below 50 %
     calibration    good unless the coverage of 90 % intervals is significantly below 87 % or above 93 %, fair unless
                    significantly below 82 % or above 98 %; at best fair if whole fields are miscalibrated
+    noise          poor if members lack correlation that held-out errors have, or intervals of the mean, the maximum or the
+                   roughness of fields cover significantly less than 82 %; fair below 87 %
     limitations    regions and ranges of predictions with low coverage; out-of-distribution inputs
 
 "Significantly" means by more than 2.6 standard errors over the test inputs.
@@ -14,8 +16,11 @@ from typing import Literal
 import numpy as np
 
 from .calibration import Diagnosis
+from .noise import MIN_EXPLAINED, within
+from .ranks import FUNCTIONALS
 from .score import Score
 from .scoring import ALPHA, LEVEL, Evaluation
+from .structure import Source
 
 __all__ = ["Statement", "percent", "rounded", "verdict"]
 
@@ -23,12 +28,17 @@ Grade = Literal["good", "fair", "poor", "unknown"]
 
 ACCURACY = "Accuracy"
 CALIBRATION = "Calibration"
+NOISE = "Noise"
 LIMITATIONS = "Limitations"
 
 GOOD_DEVIATION = 0.03  # of the coverage of 90 % intervals from its nominal level
 FAIR_DEVIATION = 0.08  # likewise
 SIGNIFICANT = 2.6  # standard errors: exceeded with probability 0.01
 STRONG_COMPONENT = 0.15  # smallest component of ranks of whole fields that is reported, however significant
+LOST_CORRELATION = 0.15  # smallest difference between correlations of errors and of members that is reported
+LOST_WIDTH = 0.7  # largest ratio of the stds of the field's average, of members and of errors, that is reported
+SMALL_GROWTH = 0.2  # exponents of growth below this are not reported
+MIN_INPUTS = 5  # test inputs below which noise is not described
 FEW_INPUTS = 20  # test inputs below which scores are called imprecise
 OUTLIER = 5  # largest error / mean error that is reported
 
@@ -54,8 +64,8 @@ class Statement:
 
 
 def verdict(e: Evaluation) -> tuple[Statement, ...]:
-    """Return statements about accuracy, calibration and limitations, in this order."""
-    return _accuracy(e), _calibration(e), _limitations(e)
+    """Return statements about accuracy, calibration, noise and limitations, in this order."""
+    return _accuracy(e), _calibration(e), _noise(e), _limitations(e)
 
 
 # Numbers for readers
@@ -191,6 +201,93 @@ def _deterministic(e: Evaluation) -> Statement:
     if "coverage_90_conformal" in e.scores:
         text += f" Conformal 90 % intervals have the mean width {e.scores['width_90_conformal'].value:.3g}." + _conformal(e)
     return Statement(CALIBRATION, "unknown", "This model is deterministic and predicts no intervals.", text)
+
+
+# Noise
+
+
+def _noise(e: Evaluation) -> Statement:
+    if e.noise is None:
+        return Statement(NOISE, "unknown", "The predictions have no error, so there is no noise to describe.", "")
+    sources = e.noise.sources
+    if e.metadata["inputs"] < MIN_INPUTS or "residuals" not in sources:
+        return Statement(NOISE, "unknown", f"{e.metadata['inputs']} test inputs are too few to describe the noise.", "")
+    errors, members = sources["residuals"], sources.get("members")
+    headline = f"Held-out errors are {errors.statistics.word or 'single numbers'}."
+    text = [_described(errors)]
+    if "truth" in sources and (word := sources["truth"].statistics.word):
+        text.append(f"The true noise is {word}.")
+    if members is None:
+        return Statement(NOISE, "unknown", headline, " ".join(filter(None, text)))
+    near = [s.scores.get("neighbour_correlation") for s in (errors, members)]
+    if near[0] is not None and near[1] is not None:
+        headline = (
+            f"{headline[:-1]}; neighbouring nodes correlate by {within(near[0])} in errors, {within(near[1])} in members."
+        )
+    grade, worst, covered = _joint(e)
+    warning = _lost(errors, members) or worst
+    modes = _modes(errors, members)
+    if warning:
+        text.insert(0, headline)
+    lost = warning != worst
+    grade = "poor" if lost else "fair" if modes and grade == "good" else grade
+    return Statement(NOISE, grade, warning or headline, " ".join(filter(None, [*text, modes, covered])))
+
+
+def _modes(errors: Source, members: Source) -> str:
+    """Compare the numbers of modes of errors and of members; "" if members have as many."""
+    words = []
+    for key, place in (("average_modes", "the field's average has"), ("point_modes", "the place of the largest errors has")):
+        counts = [s.scores[key].value for s in (errors, members) if key in s.scores]
+        if len(counts) == 2 and counts[1] < counts[0]:
+            words.append(f"{place} {counts[0]:.0f} modes in errors, {counts[1]:.0f} in members")
+    return f"Members have fewer modes: {'; '.join(words)}." if words else ""
+
+
+def _lost(errors: Source, members: Source) -> str:
+    """Return a warning if members lack the correlation of errors; "" if they do not."""
+    parts = []
+    near = [s.scores.get("neighbour_correlation") for s in (errors, members)]
+    if near[0] is not None and near[1] is not None:
+        slack = SIGNIFICANT * np.hypot(near[0].error, near[1].error)
+        if near[0].value - near[1].value > max(LOST_CORRELATION, slack):
+            parts.append(f"neighbouring nodes correlate by {within(near[0])} in errors, but by {within(near[1])} in members")
+    wide, narrow = (s.scores["average_std"] for s in (errors, members))
+    slack = SIGNIFICANT * np.hypot(wide.error, LOST_WIDTH * narrow.error)
+    if narrow.value < LOST_WIDTH * wide.value and LOST_WIDTH * wide.value - narrow.value > LOST_WIDTH * slack:
+        parts.append(
+            f"the field's average has a standard deviation of {within(wide)} in errors, but of {within(narrow)} in members "
+            "(in units of the errors at a point)"
+        )
+    return f"Members lack correlation that errors have: {', and '.join(parts)}." if parts else ""
+
+
+def _described(source: Source) -> str:
+    """Describe modes and dependence of errors, where they are remarkable."""
+    words, scores = [], source.scores
+    if "average_modes" in scores and scores["average_modes"].value > 1:
+        words.append(f"Their average over the field has {scores['average_modes'].value:.0f} modes.")
+    b, explained = scores.get("growth"), scores.get("input_dependence")
+    if b is not None and abs(b.value) > max(SMALL_GROWTH, SIGNIFICANT * b.error):
+        words.append(f"Their standard deviation varies as |mean| to the power of {within(b)}.")
+    if explained is not None and source.p_value is not None and source.p_value <= ALPHA and explained.value > MIN_EXPLAINED:
+        words.append(f"The input explains {_percent(explained)} of the variance of their log size.")
+    return " ".join(words)
+
+
+def _joint(e: Evaluation) -> tuple[Grade, str, str]:
+    """Return grade, warning ("" if good) and description of the coverage of intervals of functionals of the field."""
+    excess, covered = {}, []
+    for name in FUNCTIONALS:
+        score = e.scores[f"coverage_90_{name}"]
+        slack = SIGNIFICANT * score.error if np.isfinite(score.error) else 0.0
+        excess[name] = max(0.0, LEVEL - score.value - slack)
+        covered.append(f"{_percent(score)} for the {name}")
+    worst = max(excess, key=lambda name: excess[name])
+    grade = _graded(excess[worst], GOOD_DEVIATION, FAIR_DEVIATION)
+    text = f"90 % intervals of functionals of the field cover {', '.join(covered[:-1])} and {covered[-1]}."
+    warning = f"90 % intervals of the field's {worst} cover only {_percent(e.scores[f'coverage_90_{worst}'])}."
+    return grade, "" if grade == "good" else warning, text
 
 
 # Limitations

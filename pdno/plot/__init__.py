@@ -3,6 +3,7 @@
     data           pairs, preview
     predictions    fields, bands
     evaluation     coverage, rank_histogram, spread_skill, spectra, coverage_map, novelty
+    noise          noise_std, noise_density, noise_correlation, functionals
     training       history
     paper          `pdno.plot.paper.FIGURES`, the figures of the paper by label
 
@@ -13,13 +14,18 @@ nodes of their axis, or of each of their axes, such as `data.test.xarray["x"]`; 
 from . import paper
 from .evaluation import coverage, coverage_map, history, novelty, rank_histogram, spectra, spread_skill
 from .forecasts import bands, fields, pairs, preview
+from .noise import functionals, noise_correlation, noise_density, noise_std
 
 __all__ = [
     "bands",
     "coverage",
     "coverage_map",
     "fields",
+    "functionals",
     "history",
+    "noise_correlation",
+    "noise_density",
+    "noise_std",
     "novelty",
     "pairs",
     "paper",

@@ -21,6 +21,7 @@ from . import results
 from .config import Config, seconds
 from .evaluate import evaluate_run
 from .folder import is_current
+from .noise import noise_table
 from .predict import predict
 from .report import statements, table, write_report
 from .train import train
@@ -62,6 +63,8 @@ def demo(out: Path) -> None:
         evaluate_run(run, members=MEMBERS)
     contents = results.read(RunFolder(run).results)
     console.print(table(contents))
+    if (noise := noise_table(contents)) is not None:
+        console.print(noise)
     step(4, "Predict u for the test inputs", f"predict {run} --members {MEMBERS} --out {prediction}")
     if not prediction.exists():
         with progress_bar("predicting", "members") as progress:

@@ -22,6 +22,7 @@ from ..work.folder import RunFolder
 from . import results
 from .config import Config
 from .folder import config_of, data_of, leaderboard_of, model_digest, save_conformal
+from .noise import arrays_of, mixtures_of
 
 __all__ = ["evaluate_run"]
 
@@ -81,6 +82,7 @@ def evaluate_run(
             model=model_digest(run),
             metadata=metadata,
             verdict=[asdict(statement) for statement in verdict(e)],
+            mixtures=results.plain(mixtures_of(e)),
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": case.title, "number": case.number} for case in e.cases],
         )
@@ -190,7 +192,7 @@ def _training_seconds(run: Path) -> float | None:
 
 def _save_arrays(path: Path, e: Evaluation) -> None:
     """Write the arrays that the report plots."""
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Any] = dict(arrays_of(e))
     for name in ("coverage", "histogram", "spread_skill"):
         if (part := getattr(e, name)) is not None:
             arrays |= {f"{name}.{key}": value for key, value in asdict(part).items()}

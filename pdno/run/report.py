@@ -32,9 +32,11 @@ from ..learning.resume import read_rows
 from ..work.files import replacing
 from ..work.folder import RunFolder
 from . import results
+from .noise import drawings, is_noise, mixtures, noise_rows
 
 __all__ = ["render", "statements", "table", "write_report"]
 
+WIDE = 7  # inches from which a figure has a row of its own
 DPI = 110  # resolution of the figures
 PERCENTAGES = ("mrle", "coverage", "band_coverage", "ood_fraction")  # prefixes of the metrics that are shown in percent
 CASES = {"best": "Smallest error", "typical": "Median error", "worst": "Largest error"}
@@ -67,7 +69,9 @@ def render(run: Path) -> str:
         verdict=contents["verdict"],
         description=_description(contents),
         leaderboard=[_trial(trial) for trial in leaderboard] if len(leaderboard) > 1 else [],
-        rows=[_cells(row) for row in contents["rows"]],
+        rows=[_cells(row) for row in contents["rows"] if not is_noise(row["metric"])],
+        noise=noise_rows(contents),
+        mixtures=mixtures(contents),
         with_paper=_has_paper(contents),
         footnote=_footnote(metadata),
         figures=_figures(run, contents, arrays),
@@ -89,7 +93,7 @@ def table(contents: Mapping[str, Any]) -> Table:
     with_paper = _has_paper(contents)
     for name in ("metric", "value", "± error", *(["paper"] if with_paper else [])):
         scores.add_column(name, justify="left" if name == "metric" else "right", no_wrap=name != "metric")
-    for row in contents["rows"]:
+    for row in (row for row in contents["rows"] if not is_noise(row["metric"])):
         cells = _cells(row)
         scores.add_row(cells["description"], cells["value"], cells["error"], *([cells["paper"]] if with_paper else []))
     return scores
@@ -208,6 +212,10 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
             "uniform.",
             _calibration(contents, arrays, axes),
         ),
+        "Noise": (
+            "Noise is u given a minus its mean. Held-out errors also contain the error of the predicted mean.",
+            drawings(arrays, axes),
+        ),
         "Spectra and novelty": ("", _others(arrays)),
         "Training": ("", _training(run, contents["metadata"])),
     }
@@ -216,16 +224,18 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
             "title": title,
             "text": text,
             "wide": title == "Predictions",
-            "figures": [_themed(draw, caption) for draw, caption in drawings],
+            "figures": [_themed(draw, caption) for draw, caption in drawn],
         }
-        for title, (text, drawings) in groups.items()
-        if drawings
+        for title, (text, drawn) in groups.items()
+        if drawn
     ]
 
 
-def _themed(draw: Callable[[Any], Figure], caption: str) -> dict[str, str]:
+def _themed(draw: Callable[[Any], Figure], caption: str) -> dict[str, Any]:
     """Return a figure in the light and the dark theme."""
-    return {"caption": caption, **{theme: _png(draw(theme)) for theme in ("light", "dark")}}
+    figures = {theme: draw(theme) for theme in ("light", "dark")}
+    wide = figures["light"].get_figwidth() > WIDE
+    return {"caption": caption, "wide": wide, **{theme: _png(figure) for theme, figure in figures.items()}}
 
 
 def _png(figure: Figure) -> str:

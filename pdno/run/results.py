@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..work.engine import cores
 from ..work.files import replacing
 
-__all__ = ["DESCRIPTIONS", "FIELDS", "machine", "paper", "plain", "read", "renamed_trial", "row", "write"]
+__all__ = ["DESCRIPTIONS", "FIELDS", "NOISE", "SOURCES", "machine", "paper", "plain", "read", "renamed_trial", "row", "write"]
 
 SCHEMA = 1
 
@@ -37,6 +37,9 @@ DESCRIPTIONS = {  # metrics of `pdno evaluate`, in the order of its table
     "coverage_50": "coverage of 50 % intervals",
     "coverage_90": "coverage of 90 % intervals",
     "coverage_95": "coverage of 95 % intervals",
+    "coverage_90_mean": "coverage of 90 % intervals, mean of the field",
+    "coverage_90_maximum": "coverage of 90 % intervals, maximum of the field",
+    "coverage_90_roughness": "coverage of 90 % intervals, roughness of the field",
     "width_90": "mean width of 90 % intervals",
     "spread_skill": "spread–skill ratio, with √(1+1/M)",
     "coverage_90_conformal": "coverage of conformal 90 % intervals",
@@ -46,6 +49,22 @@ DESCRIPTIONS = {  # metrics of `pdno evaluate`, in the order of its table
     "residual_member": "relative residual of the equation, one member",
     "residual_u": "relative residual of the equation, clean outputs",
     "ood_fraction": "fraction of out-of-distribution inputs",
+}
+
+NOISE = {  # statistics of the noise: short and long description; metrics have the prefix of a source
+    "std": ("standard deviation", "standard deviation at a point"),
+    "average_std": ("relative average std", "standard deviation of the field's average / of held-out errors at a point"),
+    "neighbour_correlation": ("neighbour correlation", "correlation of neighbouring nodes"),
+    "shared_fraction": ("shared fraction", "fraction of the variance that the whole field shares"),
+    "correlation_length": ("correlation length", "correlation length / length of the axis"),
+    "growth": ("growth with |mean|", "exponent b of std ∝ |mean|^b at a node"),
+    "input_dependence": ("R² of log size, input", "variance of the log size that the input explains (R²)"),
+    "average_modes": ("modes of the average", "modes of the field's average"),
+    "point_modes": ("modes at largest std", "modes where the standard deviation is largest"),
+}
+SOURCES = {"noise": "held-out errors", "members": "members", "truth": "true noise"}  # prefix → description
+DESCRIPTIONS |= {
+    f"{prefix}_{name}": f"{text} ({source})" for name, (_, text) in NOISE.items() for prefix, source in SOURCES.items()
 }
 
 FIELDS = (

@@ -10,61 +10,10 @@ from scipy.special import gammaln
 
 import pdno
 from pdno import UserError, equation, noise
-from pdno.data.spaces import Spaces
 from pdno.evaluation.ensemble import LEVELS, summarise
-from pdno.evaluation.novelty import Novelty
 from pdno.evaluation.scoring import evaluate
 from pdno.evaluation.verdict import percent, verdict
-
-POINTS, SIGMA = 16, 0.3
-
-
-class Known:
-    """u | a ~ N(a + shift, (factor·SIGMA)²) at each point; a fraction `shared` of the variance is common to a field."""
-
-    parameters = 0
-
-    def __init__(self, data, shift=0.0, factor=1.0, shared=0.0, deterministic=False, exact=False) -> None:
-        self.shift, self.factor, self.shared = shift, factor, shared
-        self.deterministic, self.exact = deterministic, exact
-        self.spaces = Spaces.of(data.train)
-        self.novelty = Novelty.halves(data.train.a)
-        self.provenance = {"pairs": len(data.train)}
-        self.calls = 0
-
-    def evaluations(self, **sampling: object) -> int:
-        return 1
-
-    def given(self, a, scalars=None) -> "Given":
-        self.calls += 1
-        return Given(self, a)
-
-
-class Given:
-    """The distribution of `Known` for some inputs."""
-
-    def __init__(self, model: Known, a: np.ndarray) -> None:
-        self.model, self.a, self.mean = model, a, a + model.shift if model.exact else None
-
-    def stream(self, members, seed=0, *, chunk=None, start=0, **sampling: object) -> Iterator[tuple]:
-        m = self.model
-        for i, field in enumerate(self.a):
-            rng = np.random.default_rng((seed, start + i))
-            for first in range(0, members, 32):
-                count = min(32, members - first)
-                if m.deterministic:
-                    yield np.full(1, i), np.zeros(1, int), field[None] + m.shift
-                    continue
-                eta = rng.normal(size=(count, *field.shape)) * np.sqrt(1 - m.shared)
-                eta += np.sqrt(m.shared) * rng.normal(size=(count, *[1] * field.ndim))
-                yield np.full(count, i), first + np.arange(count), field + m.shift + m.factor * SIGMA * eta
-
-
-def pairs(count: int, seed: int, shared: float = 0.0, mask=None) -> pdno.Pairs:
-    rng = np.random.default_rng(seed)
-    a = 2 + rng.normal(size=(count, 1, POINTS))
-    eta = np.sqrt(1 - shared) * rng.normal(size=a.shape) + np.sqrt(shared) * rng.normal(size=(count, 1, 1))
-    return pdno.Pairs.of(a, a, u_eta=a + SIGMA * eta, mask=mask)
+from tests.evaluation.known import POINTS, SIGMA, Known, pairs
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +69,9 @@ def test_intervals_agree_with_ranks(data) -> None:
 
 
 def test_the_true_distribution_is_called_calibrated(perfect) -> None:
-    accuracy, calibration, limitations = verdict(perfect)
-    assert [accuracy.about, calibration.about, limitations.about] == ["Accuracy", "Calibration", "Limitations"]
+    accuracy, calibration, structure, limitations = verdict(perfect)
+    assert [s.about for s in verdict(perfect)] == ["Accuracy", "Calibration", "Noise", "Limitations"]
+    assert structure.grade == "good"
     assert calibration.grade == "good"
     assert "are calibrated" in calibration.headline
     assert "No bias" in calibration.text
@@ -140,7 +90,7 @@ def test_the_true_distribution_is_called_calibrated(perfect) -> None:
 )
 def test_a_defect_is_named(data, defect, words) -> None:
     e = evaluate(Known(data, **defect), data, members=40, calibrate=120, progress=False)
-    _, calibration, _ = verdict(e)
+    _, calibration, _, _ = verdict(e)
     assert calibration.grade in ("fair", "poor")
     assert words in calibration.text
     assert "Conformal intervals" in calibration.text
@@ -150,18 +100,18 @@ def test_a_defect_is_named(data, defect, words) -> None:
 def test_shared_errors_are_detected_by_whole_fields(data) -> None:
     """The distribution is correct at each point, but points of a member are independent."""
     shared = replace(data, test=pairs(150, 8, shared=0.5), validation=pairs(120, 6, shared=0.5))
-    _, calibration, _ = verdict(e := evaluate(Known(data), shared, members=40, progress=False))
+    _, calibration, _, _ = verdict(e := evaluate(Known(data), shared, members=40, progress=False))
     assert within(e.scores["coverage_90"], 0.9)
     assert "too narrow" in e.diagnoses["field means"].findings
     assert "whole fields" in calibration.headline + calibration.text
     assert calibration.grade != "good"
-    _, right, _ = verdict(evaluate(Known(data, shared=0.5), shared, members=40, progress=False))
+    _, right, _, _ = verdict(evaluate(Known(data, shared=0.5), shared, members=40, progress=False))
     assert right.grade == "good"
 
 
 def test_a_deterministic_model_gets_conformal_intervals(data) -> None:
     e = evaluate(Known(data, deterministic=True), data, calibrate=120, progress=False)
-    _, calibration, _ = verdict(e)
+    _, calibration, _, _ = verdict(e)
     assert calibration.grade == "unknown"
     assert "predicts no intervals" in calibration.headline
     assert e.metadata["members"] == 1
@@ -198,14 +148,16 @@ def test_masked_points_have_no_low_coverage(data) -> None:
 
 def test_a_calibrated_model_is_rarely_graded_otherwise() -> None:
     """30 data sets of 12 inputs with mostly shared errors, for which coverage varies strongly."""
-    rejected = 0
+    rejected = warned = 0
     for seed in range(30):
         train, test = pairs(20, 3 * seed), pairs(12, 3 * seed + 1, shared=0.9)
         small = pdno.Dataset(pdno.Pairs.of(train.a, train.u_eta), test, {"name": "known"}, None, None)
         e = evaluate(Known(small, shared=0.9), small, members=20, seed=seed, progress=False)
-        _, calibration, _ = verdict(e)
+        _, calibration, structure, _ = verdict(e)
         rejected += calibration.grade != "good" or bool(e.low_coverage)
+        warned += structure.grade == "poor"
     assert rejected <= 3
+    assert warned <= 2
 
 
 def test_cases_are_the_best_the_median_and_the_worst(perfect) -> None:
@@ -286,7 +238,7 @@ def test_the_range_of_low_coverage_is_named(data) -> None:
     grown = np.where(test.a > 3, 3.0, 0.7) * (test.u_eta - test.u)
     wrong = replace(data, test=pdno.Pairs.of(test.a, test.u, u_eta=test.u + grown))
     e = evaluate(Known(data), wrong, members=40, calibrate=0, progress=False)
-    limitations = verdict(e)[2]
+    limitations = verdict(e)[3]
     assert limitations.grade == "fair"
     assert limitations.headline.startswith("The lowest coverage of 90 % intervals is")
     assert "where the prediction is above 3" in limitations.headline
@@ -299,7 +251,7 @@ def test_the_region_of_low_coverage_is_named(data) -> None:
     x = np.linspace(-1, 1, POINTS)
     local = pdno.Pairs.of(test.a, test.u, u_eta=test.u + factor * (test.u_eta - test.u), coordinates={"x": x})
     e = evaluate(Known(data), replace(data, test=local), members=40, calibrate=0, progress=False)
-    assert f"for x from -1 to {x[1]:.3g}" in verdict(e)[2].headline
+    assert f"for x from -1 to {x[1]:.3g}" in verdict(e)[3].headline
 
 
 def test_a_model_worse_than_the_unconditional_mean_is_poor(data) -> None:
@@ -311,7 +263,7 @@ def test_a_model_worse_than_the_unconditional_mean_is_poor(data) -> None:
 def test_out_of_distribution_inputs_are_the_first_limitation(data) -> None:
     test = pairs(50, 11)
     other = pdno.Pairs.of(9 * test.a, 9 * test.u, u_eta=9 * test.u_eta)
-    _, calibration, limitations = verdict(evaluate(Known(data), replace(data, test=other), members=40, progress=False))
+    _, calibration, _, limitations = verdict(evaluate(Known(data), replace(data, test=other), members=40, progress=False))
     assert limitations.grade == "poor"
     assert limitations.headline.startswith("50 of 50 test inputs are flagged as out of distribution")
     assert "Even conformal intervals" in calibration.text

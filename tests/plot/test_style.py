@@ -28,6 +28,8 @@ def prediction(shape: tuple[int, ...], **options: Any) -> Figure:
 
 
 CASE = ("Case 1", X, X**2, np.abs(X), field(100))
+SOURCES = ("residuals", "members", "truth")
+DENSITY = ("centre", {"residuals": field(50), "members": field(90)}, {"members": (X, 1 - X**2)}, (X, np.exp(-8 * X**2)))
 PICTURES: dict[str, Callable[..., Figure]] = {
     "fields": lambda **k: prediction((1, 16), x=X, observed=field(1, 16, seed=9), **k),
     "maps": lambda **k: prediction((1, 9, 8), observed=field(1, 9, 8, seed=9), **k),
@@ -44,6 +46,11 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "coverage_map, 2-D": lambda **k: plot.coverage_map(0.9 + 0.02 * field(1, 9, 8), 0.9, **k),
     "novelty": lambda **k: plot.novelty(np.abs(field(50)) / 2, np.abs(field(20)) + 0.1, **k),
     "novelty, wide": lambda **k: plot.novelty(np.geomspace(1e-3, 1, 50), np.geomspace(1e-2, 50, 20), **k),
+    "noise_std": lambda **k: plot.noise_std(dict.fromkeys(SOURCES, (1 + X[None] ** 2, 0.1 + 0 * X[None])), x=X, **k),
+    "noise_std, 2-D": lambda **k: plot.noise_std(dict.fromkeys(SOURCES, (np.abs(field(1, 9, 8)), np.ones((1, 9, 8)))), **k),
+    "noise_density": lambda **k: plot.noise_density([DENSITY, DENSITY, DENSITY], **k),
+    "noise_correlation": lambda **k: plot.noise_correlation(LEVELS / 2, {"residuals": (1 - LEVELS, 0.1 * LEVELS)}, **k),
+    "functionals": lambda **k: plot.functionals(field(50, 3), [field(50, 3) - 1, field(50, 3) + 1], 0.9, **k),
     "history": lambda **k: plot.history(RECORDS, **k),
     "large_noise": lambda **k: figures.large_noise(X, *(field(2, 1, 16, seed=s) for s in range(4)), 1.0, **k),
     "evolution": lambda **k: figures.history([(n, field(1, 16, seed=n)) for n in range(100, -1, -10)], x=X, **k),

@@ -25,7 +25,7 @@ from tests.run.helpers import EVALUATE, output, read
 def test_table_verdict_and_next_command_are_printed(run, capsys) -> None:
     printed = output(capsys, EVALUATE)
     assert "relative L2 error of the mean" in printed
-    for heading in ("metric", "value", "± error", "Accuracy: ", "Calibration: ", "Limitations: "):
+    for heading in ("metric", "value", "± error", "Accuracy: ", "Calibration: ", "Noise: ", "Limitations: "):
         assert heading in printed
     assert "pdno report run" in printed
     assert max(len(line) for line in printed.splitlines()) <= 80

@@ -14,6 +14,7 @@ from pdno.cli import main
 from pdno.run import evaluate as evaluating
 from pdno.run import report, results
 from pdno.run.evaluate import evaluate_run
+from pdno.run.noise import is_noise, mixtures, noise_rows, noise_table
 from pdno.run.report import render, write_report
 from tests.helpers import SMALL
 from tests.run.helpers import EVALUATE, output, read
@@ -35,14 +36,46 @@ def test_the_report_has_verdict_scores_figures_and_provenance(noisy, no_pictures
     for statement in found["verdict"]:
         assert statement["headline"] in page.text
     assert page.text.index(found["verdict"][0]["headline"]) < page.text.index("Scores")
-    assert page.tags.count("figure") == 3 + 4 + 2 + 1
+    assert page.tags.count("figure") == 3 + 4 + 4 + 2 + 1
     assert 'alt=""' not in html
     assert found["model"] in page.text
     assert "diffusion" in page.text  # the configuration
     assert f"pdno evaluate {noisy} --members 20" in page.text
     assert "The model was trained on 108 pairs (a, u) of d.zarr, with 16 points." in page.text
-    for heading in ("Accuracy", "Calibration", "Limitations", "Model and data", "Reproducibility"):
+    for heading in ("Accuracy", "Calibration", "Noise", "Limitations", "Model and data", "Reproducibility"):
         assert heading in page.text
+
+
+def test_the_report_has_the_noise_of_errors_members_and_truth(noisy, no_pictures) -> None:
+    found = results.read(noisy / "results.json")
+    values = {row["metric"]: row["value"] for row in found["rows"]}
+    assert values["truth_std"] == pytest.approx(0.1, rel=0.05)
+    columns, rows = noise_rows(found)
+    assert columns == ["noise", "held-out errors", "members", "true noise"]
+    assert rows[0][0] == "standard deviation at a point"
+    assert rows[0][3].startswith("0.1")
+    page = read(render(noisy))
+    for cell in (*(cell for row in rows for cell in row), *(cell for row in mixtures(found) for cell in row)):
+        assert cell in page.text
+    assert {row["source"] for row in found["mixtures"]} == {"noise", "members", "truth"}
+    exact = [row for row in found["mixtures"] if row["source"] == "truth" and row["place"] == "largest standard deviation"]
+    assert [(row["weight"], row["mean"], row["std"], row["std_error"]) for row in exact] == [(1.0, 0.0, 0.1, None)]
+    assert "noise_std" not in {row["metric"] for row in found["rows"] if not is_noise(row["metric"])}
+
+
+def test_results_without_noise_have_a_report(noisy, tmp_path, no_pictures) -> None:
+    """Results of earlier versions have neither statistics nor arrays of the noise."""
+    run = tmp_path / "run"
+    shutil.copytree(noisy, run)
+    found = json.loads((run / "results.json").read_text())
+    found["rows"] = [row for row in found["rows"] if not is_noise(row["metric"])]
+    del found["mixtures"]
+    (run / "results.json").write_text(json.dumps(found))
+    with np.load(run / "evaluation.npz") as arrays:
+        np.savez(tmp_path / "old.npz", **{name: arrays[name] for name in arrays.files if not name.startswith("noise.")})
+    (tmp_path / "old.npz").replace(run / "evaluation.npz")
+    assert read(render(run)).tags.count("figure") == 3 + 4 + 2 + 1
+    assert noise_table(found) is None
 
 
 def test_hostile_names_are_escaped(run, capsys, no_pictures) -> None:
@@ -125,7 +158,7 @@ def test_many_channels_and_odd_names(tmp_path, monkeypatch, capsys, no_pictures)
     printed = capsys.readouterr().out
     assert "x[red]y z" in printed
     assert "Next:  pdno report 'r t'" in printed
-    assert read(render(Path("r t"))).tags.count("figure") == 10
+    assert read(render(Path("r t"))).tags.count("figure") == 14
 
 
 def test_report_of_a_deterministic_baseline(tmp_path, monkeypatch, capsys, no_pictures) -> None:
@@ -138,7 +171,7 @@ def test_report_of_a_deterministic_baseline(tmp_path, monkeypatch, capsys, no_pi
     rows = {row["metric"]: row for row in results.read(Path("run/results.json"))["rows"]}
     assert rows["mrle"]["method"] == "fno"
     assert "mean_std" not in rows
-    assert read(render(Path("run"))).tags.count("figure") == 3 + 2 + 1
+    assert read(render(Path("run"))).tags.count("figure") == 3 + 3 + 2 + 1
     output(capsys, "predict run --members 2 --out p.zarr")
     assert "lower_0.9" in xr.open_zarr("p.zarr", consolidated=False, chunks=None)
 

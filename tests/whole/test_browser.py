@@ -42,7 +42,7 @@ def test_it_opens_from_disk_without_errors_or_requests(report, scheme, width) ->
         page.goto(report.as_uri())
         assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")  # nothing sticks out
-        assert page.evaluate("document.images.length") == 10
+        assert page.evaluate("document.images.length") == 14
         shown = page.evaluate("[...document.images].map(image => image.currentSrc)")
         light = page.evaluate("[...document.images].map(image => image.src)")
         assert (shown == light) == (scheme == "light")
