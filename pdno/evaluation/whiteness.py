@@ -5,12 +5,13 @@ import numpy as np
 from .._typing import Array
 from ..data.pairs import Pairs
 
-__all__ = ["WHITE", "depends_on_input", "looks_gaussian", "neighbour_correlation"]
+__all__ = ["WHITE", "components_look_gaussian", "depends_on_input", "looks_gaussian", "neighbour_correlation"]
 
 WHITE = 0.03  # correlation of neighbouring nodes below which residuals count as white
 BINS = 20  # of values of the input
 SIGMAS = 6  # standard deviations of χ² above its mean, beyond which residuals depend on the input
 FEWEST = 100  # fields needed to distinguish a Gaussian from other distributions
+COMPONENTS = 4  # principal components of fields whose distribution is tested
 MOMENT_SIGMAS = 4  # standard errors that skewness and excess kurtosis may differ from 0
 
 
@@ -72,3 +73,25 @@ def looks_gaussian(r: Array, mask: Array | None = None) -> bool:
     if size.var() > 2 / points * size.mean() ** 2 * (1 + 6 / np.sqrt(len(size))):  # more than χ² with this number of nodes
         return False
     return all(abs(each.mean()) < MOMENT_SIGMAS * each.std(ddof=1) / np.sqrt(len(each)) for each in (skewness, kurtosis))
+
+
+def components_look_gaussian(fields: Array) -> bool:
+    """Test whether the leading principal components of fields are Gaussian: what a whole field shares, such as its branch.
+
+    Nodes of a normalised field may look Gaussian although their average has two values only.
+
+    Args:
+        fields: residuals, (sample, channel, *grid); channels have equal weights.
+
+    Returns:
+        False if the skewness or the excess kurtosis of a component differs significantly from 0.
+    """
+    size = np.sqrt(np.mean(fields**2, axis=(0, *range(2, fields.ndim)), keepdims=True))
+    flat = np.divide(fields, size, out=np.zeros(fields.shape), where=size > 0).reshape(len(fields), -1)
+    flat = flat - flat.mean(axis=0)
+    _, left = np.linalg.eigh(flat @ flat.T)
+    scores = left[:, ::-1][:, :COMPONENTS]
+    scores = scores / np.maximum(scores.std(axis=0), 1e-300)
+    skewness, kurtosis = np.abs((scores**3).mean(axis=0)), np.abs((scores**4).mean(axis=0) - 3)
+    limits = MOMENT_SIGMAS * np.sqrt(np.array([6.0, 24.0]) / len(flat))
+    return bool((skewness < limits[0]).all() and (kurtosis < limits[1]).all())

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._typing import Array
+from ..data.split import folds
 from ..errors import UserError
-from ..evaluation.whiteness import looks_gaussian
+from ..evaluation.whiteness import components_look_gaussian, looks_gaussian
 from ..learning.budget import Terms
 from .build import LAWS
 from .compare import Difference
@@ -34,9 +35,13 @@ __all__ = ["Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidate
 FEWEST_PAIRS = 100  # training pairs for networks
 DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
 FEWEST_SECONDS = 2.0  # of screening a network
+TESTED_FIELDS = 2000  # whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
 SCORE_PAIRS = 200  # held-out pairs on which laws are compared
 SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
+ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
+FOLDS = 5  # of training pairs
+MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FEWEST_SCORED = 24  # pairs, if time is short
 
 
@@ -135,10 +140,19 @@ def choose_law(
 
 @dataclass
 class _Trial:
-    """A trained law and its score for each held-out pair; none if it could not be trained or scored."""
+    """A trained law and its scores.
+
+    Args:
+        law: None if it could not be trained.
+        scores: for each held-out pair; None if there are none.
+        crossed: for each training pair, of copies that were trained without it; None if they were not needed.
+        seconds: training time.
+        problem: why it was not tried.
+    """
 
     law: ResidualLaw | None
     scores: Array | None
+    crossed: Array | None = None
     seconds: float = 0.0
     problem: str = ""
 
@@ -169,6 +183,7 @@ class LawSelection:
         self.reason = self._nothing_to_learn()
         if not self.residuals.exact and self.residuals.measured is self.residuals.train:
             self._train("resampled", lambda gaussian: Resampled(), self.terms)
+            self._cross()
 
     # Training
 
@@ -211,7 +226,7 @@ class LawSelection:
         return True
 
     def _skip(self, name: str, problem: str) -> None:
-        self.trials[name] = _Trial(None, None, 0.0, problem)
+        self.trials[name] = _Trial(None, None, problem=problem)
         self.terms.log(f"{name}: not tried, {problem}")
 
     def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
@@ -233,7 +248,7 @@ class LawSelection:
 
     def _add(self, law: ResidualLaw, seconds: float) -> None:
         scores = self._scores(law)
-        self.trials[law.name] = _Trial(law, scores, seconds)
+        self.trials[law.name] = _Trial(law, scores, seconds=seconds)
         told = "" if scores is None else f"score {scores.mean():.3g} "
         self.terms.log(f"{law.name}: {told}({seconds:.0f} s)")
 
@@ -249,6 +264,21 @@ class LawSelection:
         more = held_out[len(few) : count]
         return first if not len(more) else np.concatenate([first, law.score(more, first=len(few))])
 
+    def _cross(self) -> None:
+        """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
+        train, held_out = self.residuals.train, self.residuals.held_out
+        if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED or len(train) < FOLDS:
+            return
+        for name in (Gaussian.name, Resampled.name):
+            trial = self.trials[name]
+            if trial.law is None:
+                return
+            scores = np.empty(len(train))
+            for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
+                copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
+                scores[left] = copy.score(train[left])
+            trial.crossed = scores
+
     # Comparison
 
     def best(self) -> str:
@@ -263,7 +293,10 @@ class LawSelection:
 
     def _difference(self, old: str, new: str) -> Difference | None:
         """Return the difference of two scores; None if one has not been measured."""
-        before, after, held_out = self.trials[old].scores, self.trials[new].scores, self.residuals.held_out
+        trials, held_out = (self.trials[old], self.trials[new]), self.residuals.held_out
+        if trials[0].crossed is not None and trials[1].crossed is not None:
+            return Difference.of(trials[0].crossed, trials[1].crossed, self.residuals.train.pairs.labels())
+        before, after = (trial.scores for trial in trials)
         if before is None or after is None or held_out is None:
             return None
         return Difference.of(before, after, held_out.pairs.labels())
@@ -276,7 +309,8 @@ class LawSelection:
         if not residuals.representative:
             return "those of the training pairs are not representative, as the mean is overfitted"
         r = spread.normalised(residuals.train, self.terms.seed, "train")
-        if spread.is_homoscedastic and looks_gaussian(r, residuals.train.pairs.mask):
+        mask, values = residuals.train.pairs.mask, residuals.train.values
+        if spread.is_homoscedastic and looks_gaussian(r, mask) and components_look_gaussian(values[:TESTED_FIELDS]):
             return "they pass all tests of white, homoscedastic Gaussian noise"
         return ""
 

@@ -94,7 +94,7 @@ class Residuals:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: slice) -> "Residuals":
+    def __getitem__(self, rows: slice | Ints) -> "Residuals":
         return replace(self, pairs=self.pairs[rows], values=self.values[rows])
 
     @property

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdno.evaluation.whiteness import looks_gaussian
+from pdno.evaluation.whiteness import components_look_gaussian, looks_gaussian
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -25,3 +25,21 @@ def test_white_gaussian_noise_is_accepted(seed) -> None:
 )
 def test_other_distributions_are_rejected(law) -> None:
     assert not looks_gaussian(law(np.random.default_rng(0), (500, 1, 32)))
+
+
+def test_a_coin_that_a_field_shares_is_not_gaussian_although_its_nodes_are() -> None:
+    rng = np.random.default_rng(0)
+    white = rng.standard_normal((400, 1, 32))
+    assert components_look_gaussian(white)
+    assert components_look_gaussian(white + rng.standard_normal((400, 1, 1)))
+    assert not components_look_gaussian(white + 2 * rng.choice([-1.0, 1.0], (400, 1, 1)))
+    assert not components_look_gaussian(white + rng.exponential(size=(400, 1, 1)))
+
+
+def test_gaussian_components_are_rejected_rarely() -> None:
+    """Five tests of four standard errors, with correlated fields: 3 of 200 were rejected."""
+    rng = np.random.default_rng(1)
+    found = [
+        components_look_gaussian(rng.standard_normal((120, 1, 1)) + 0.3 * rng.standard_normal((120, 1, 8))) for _ in range(200)
+    ]
+    assert np.mean(found) > 0.95
