@@ -125,8 +125,7 @@ def test_the_spectrum_by_lags_has_no_bias_on_periodic_axes() -> None:
 # Estimates
 
 
-@pytest.mark.parametrize("periodic", [False, True])
-@pytest.mark.parametrize("missing", ["random", "land", "intervals"])
+@pytest.mark.parametrize(("missing", "periodic"), [("random", False), ("land", False), ("land", True), ("intervals", True)])
 @by_correlated_kind
 def test_correlation_is_kept_with_missing_values(kind, missing, periodic) -> None:
     """The kind is selected; neighbours and the field's average are those of an estimate from complete fields."""
