@@ -45,6 +45,7 @@ from .surrogate import Surrogate, plain
 __all__ = ["PDNO"]
 
 AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
+FEW_STEPS = 10  # of the sampler, with the small network
 FIELD_UPDATES = 10**6  # of `PDNO.field`: the budget ends training
 
 
@@ -52,10 +53,10 @@ class PDNO(Surrogate):
     """Learns the conditional distribution of u given a from pairs, noisy or not, and draws from it.
 
     Args:
-        network: of the diffusion: "auto" (a small UNet), "unet", "fno", "zero" (none: residuals are Gaussian), a mapping
-            {"kind": "unet", "base": 32}, or any module (n, v, a) ↦ prediction of the target.
-        diffusion: schedule, base distribution and target; default: cosine, white, and "v" for residuals of a mean, "u0" without
-            a mean.
+        network: of the diffusion: "auto" (a small network with a spectral and a local path), "unet", "fno", "zero" (none:
+            residuals are Gaussian), a mapping {"kind": "unet", "base": 32}, or any module (n, v, a) ↦ prediction of the target.
+        diffusion: schedule, base distribution and target; default: white, cosine, and "v" for residuals of a mean, "u0" without
+            a mean; for residuals with network="auto", noise levels that are log-spaced.
         mean: "auto" selects the best of several (`pdno.mean.choose`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`,
             or None: the paper's model, in which one network learns the whole distribution.
         law: of the residuals: "auto" selects on held-out pairs, "gaussian", "diffusion", "resampled", or a
@@ -110,7 +111,7 @@ class PDNO(Surrogate):
     ) -> None:
         self.mean_model = None if mean == "none" else mean
         self.network, self.residual_law, self.residual_scale = network, law, residual_scale
-        self.diffusion = Diffusion(target="u0" if self.mean_model is None else "v") if diffusion is None else diffusion
+        self.diffusion = _default_diffusion(self.mean_model is None, network == "auto") if diffusion is None else diffusion
         self.reverse = Reverse(variance, mix, steps, spacing, sampler, last_noise, t_start)
         self.reverse.check(self.diffusion.schedule)
         self.normalise, self.training = normalise_of(normalise), training
@@ -151,7 +152,7 @@ class PDNO(Surrogate):
         """
         training = Training(updates=FIELD_UPDATES, batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)
         diffusion = Diffusion(Schedule.geometric(), target="v")
-        field: dict[str, Any] = {"mean": None, "training": training, "steps": 10, "budget": budget}
+        field: dict[str, Any] = {"mean": None, "training": training, "steps": FEW_STEPS, "budget": budget}
         return cls(**{"network": "local", "diffusion": diffusion, "sampler": "gaussian-exact", **field, **settings})
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
@@ -191,7 +192,9 @@ class PDNO(Surrogate):
     def _diffused(self, search_steps: bool = True) -> Diffused:
         network = "auto" if self.network == "zero" else self.network
         settings: dict[str, Any] = {"normalise": self.normalise[0], "training": self.training, "search_steps": search_steps}
-        return Diffused(network, self.diffusion, self.reverse, **settings)
+        settings["given_mean"] = small = network == "auto" and self.mean_model is not None
+        reverse = Reverse(sampler="gaussian-exact", steps=FEW_STEPS) if small and self.reverse == Reverse() else self.reverse
+        return Diffused(network, self.diffusion, reverse, **settings)
 
     @property
     def _mean(self) -> str | Mapping[str, Any] | Mean:
@@ -288,6 +291,13 @@ class PDNO(Surrogate):
         )
         new.law = law
         return new
+
+
+def _default_diffusion(without_mean: bool, small: bool) -> Diffusion:
+    """Return the paper's chain for u; for residuals the target "v", with a wide range of noise levels for the small network."""
+    if without_mean:
+        return Diffusion(target="u0")
+    return Diffusion(Schedule.geometric() if small else Schedule.cosine(), target="v")
 
 
 def _settings_of(mean: Mean) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Networks by name or by settings, for a given grid."""
 
-import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -88,8 +87,7 @@ def _grid_settings(kind: str, grid: tuple[int, ...], periodic: tuple[bool, ...])
 
 
 def _auto(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return kind and settings of a small UNet with as many levels as fit the grid; in three dimensions, of an FNO."""
+    """Return kind and settings of a small network with a spectral and a local path; in three dimensions, of an FNO."""
     if len(grid) > 2:
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
-    levels = max(1, min(4, int(math.log2(min(grid))) - 1))
-    return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}
+    return "local", settings

@@ -12,7 +12,7 @@ what is not Gaussian. With a constant mean, and the normalisation of u as S, thi
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from .._typing import Array
-from ..basis import Kind
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..diffusion.chain import Denoiser, Diffusion
@@ -35,8 +34,10 @@ from ..learning.network import NetworkOnPairs, normalise_of
 from ..learning.normalisation import Normalise
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
+from ..mean.base import pairs_of
 from ..work.progress import progress_bar
 from ..work.state import State
+from .condition import network_fields
 from .gaussian import Gaussian
 from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
 from .spread import Spread
@@ -50,6 +51,8 @@ FEWEST_PAIRS = 8  # ERROR_PAIRS if time is short
 FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
 GAUSSIAN_EXACT = "gaussian-exact"  # sampler that uses errors by place and by field, and the mean of V_N
+NO_LIMIT = 10**6  # updates, if the time ends training
+RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many cheap updates, for the small network of "auto"
 MEASURING = 0.3  # share of the remaining time for e_n
 
 
@@ -64,6 +67,7 @@ class Diffused(ResidualLaw, Density):
         normalise: of the network's input a.
         training: settings of the loop.
         search_steps: whether steps="auto" stands for the fewest steps that held-out pairs allow, or for AUTO_STEPS.
+        given_mean: whether the network takes m(a) beside a.
     """
 
     name: ClassVar[str] = "diffusion"
@@ -81,11 +85,12 @@ class Diffused(ResidualLaw, Density):
         normalise: Normalise = "scalar",
         training: Training | None = None,
         search_steps: bool = True,
+        given_mean: bool = False,
     ) -> None:
-        self.network, self.normalise, self.search_steps = network, normalise, search_steps
+        self.network, self.normalise, self.search_steps, self.given_mean = network, normalise, search_steps, given_mean
         self.diffusion = Diffusion(target="v") if diffusion is None else diffusion
         self.reverse = Reverse() if reverse is None else reverse
-        self.training = Training() if training is None else training
+        self.training = training or (RECIPE if network == "auto" else Training())
         self.reverse.check(self.diffusion.schedule)
         self.error: Array | None = None  # e_n, if it is needed
         self.place: Array | None = None  # e_n by place, (N + 1, channel, *grid), if places are not alike
@@ -133,9 +138,8 @@ class Diffused(ResidualLaw, Density):
         self.std = self.spread.scale.std if self.spread.is_homoscedastic else None
         pairs = self._normalised(residuals, terms.seed, "train")
         validation = None if held_out is None else self._normalised(held_out, terms.seed, "validation")
-        elements = tuple(g.linear for g in residuals.elements)
-        kinds: list[Kind] = ["periodic" if p else "cell" for p in residuals.periodic]
-        spaces, normalise = Spaces.of(pairs, kind=kinds or "cell"), normalise_of((self.normalise, "none"))
+        elements = () if self.given_mean else tuple(g.linear for g in residuals.elements)
+        spaces, normalise = Spaces.of(pairs, kind=residuals.spaces.kind), normalise_of((self.normalise, "none"))
         settings: dict[str, Any] = {"normalise": normalise, "elements": elements, "time": True}
         net = NetworkOnPairs.build(self.network, pairs, spaces, terms, **settings)
         self.networks = (net,)
@@ -144,8 +148,13 @@ class Diffused(ResidualLaw, Density):
             drawn = self._draws(net, some, terms.seed, purpose)
             return lambda network, rows, first, step: self.diffusion.loss(network, *drawn(rows, first, step))
 
-        net.train(objective, pairs, validation, self.training, terms, {"diffusion": self.diffusion.to_json()})
+        net.train(objective, pairs, validation, self._loop(terms), terms, {"diffusion": self.diffusion.to_json()})
         return self
+
+    def _loop(self, terms: Terms) -> Training:
+        """Return the settings of the loop: with a time limit, as many updates as fit into it."""
+        limited = self.training.is_limited or terms.left() is None
+        return self.training if limited else replace(self.training, updates=NO_LIMIT)
 
     def measure(self, held_out: Residuals | None, terms: Terms) -> Self:
         """Measure e_n on held-out residuals if the reverse variance needs it, and select the number of sampling steps."""
@@ -161,7 +170,19 @@ class Diffused(ResidualLaw, Density):
 
     def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
         """Return pairs (a, r)."""
-        return residuals.pairs.with_outputs(self.spread.normalised(residuals, seed, purpose), not self.spread.scale.independent)
+        r, complete = self.spread.normalised(residuals, seed, purpose), not self.spread.scale.independent
+        if not self.given_mean:
+            return residuals.pairs.with_outputs(r, complete)
+        mask = None if complete else residuals.mask
+        return pairs_of(network_fields(residuals.inputs, residuals.spaces), r, residuals.pairs.scalars, mask)
+
+    def _condition(self, inputs: Inputs) -> Tensor:
+        """Return what the network is conditioned on: (sample, channel, *grid)."""
+        net = self.net
+        if not self.given_mean:
+            return net.condition(inputs.a, inputs.scalars)
+        a = pairs_of(inputs.a, inputs.mean)
+        return net.condition(network_fields(inputs, Spaces.of(a, kind=net.spaces.kind)), inputs.scalars)
 
     def _draws(self, net: NetworkOnPairs, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
         """Return the function (rows, first, step) ↦ n, U_0, ε, a and mask.
@@ -252,7 +273,7 @@ class Diffused(ResidualLaw, Density):
             return net.tensor(normals(self.diffusion.law, shape, rows, n))
 
         places = torch.as_tensor(rows.places)
-        condition = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars))[places]
+        condition = inputs.once("condition", lambda: self._condition(inputs))[places]
         start = noise(0)
         if reverse.sampler == GAUSSIAN_EXACT:
             start = start + inputs.once("start", lambda: self._start(inputs))[places]
@@ -268,7 +289,7 @@ class Diffused(ResidualLaw, Density):
     def _start(self, inputs: Inputs) -> Tensor:
         """Return the mean √γ_N E[r | a] of V_N for each input, from one evaluation: (sample, channel, *grid)."""
         net, n = self.net, self.diffusion.schedule.n_steps
-        condition, denoise = inputs.once("condition", lambda: net.condition(inputs.a, inputs.scalars)), self._denoiser()
+        condition, denoise = inputs.once("condition", lambda: self._condition(inputs)), self._denoiser()
         parts = [denoise(n, part.new_zeros(len(part), *net.spaces.u_shape), part) for part in torch.split(condition, BLOCK)]
         return float(np.sqrt(self.diffusion.schedule.gamma[n])) * torch.cat(parts)
 
@@ -285,7 +306,7 @@ class Diffused(ResidualLaw, Density):
         net = self.net
         chain, var = self.reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
         r = net.tensor(self.spread.without_noise(residuals))
-        condition = net.condition(residuals.pairs.a, residuals.pairs.scalars)
+        condition = self._condition(residuals.inputs)
 
         def eps(n: int) -> Tensor:
             return net.tensor(self.diffusion.law.sample(net.spaces.u_shape, len(r), seed, 0, "nvlb", n))
@@ -322,6 +343,7 @@ class Diffused(ResidualLaw, Density):
     def state(self) -> State:
         settings = {"diffusion": self.diffusion.to_json(), "reverse": self.reverse.to_json(), "auto_steps": self.auto_steps}
         settings |= {"normalise": self.normalise, "training": asdict(self.training), "search_steps": self.search_steps}
+        settings |= {"given_mean": self.given_mean}
         measured = {"error": self.error, "place": self.place, "own": None if self.own is None else self.own.array}
         arrays = {name: values for name, values in measured.items() if values is not None}
         return State(settings, arrays, {"spread": self.spread.state(), "network": self.net.state()})
@@ -345,6 +367,7 @@ class Diffused(ResidualLaw, Density):
             normalise=settings["normalise"],
             training=Training(**settings["training"]),
             search_steps=settings["search_steps"],
+            given_mean=settings["given_mean"],
         )
         new.auto_steps, new.error = int(settings["auto_steps"]), state.arrays.get("error")
         new.place, own = state.arrays.get("place"), state.arrays.get("own")
