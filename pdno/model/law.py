@@ -37,6 +37,7 @@ class Law:
         mean: m.
         residual: the law of u − m(a).
         noise_std: standard deviation of the observation noise, (channel, *grid); None unless there are repeated inputs.
+        bounds: lowest and highest value of each channel, (channel, 2), infinite where there is none; None without bounds.
         novelty: out-of-distribution score of inputs; None if there were too few.
         fingerprints: of training and validation pairs, sorted.
         leaderboard: candidates for the mean.
@@ -49,6 +50,7 @@ class Law:
     mean: Mean
     residual: ResidualLaw
     noise_std: Array | None = None
+    bounds: Array | None = None
     novelty: Novelty | None = None
     fingerprints: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     leaderboard: tuple[Trial, ...] = ()
@@ -70,6 +72,13 @@ class Law:
         """Number of values that were learned: of the mean, and of the networks of the residual law."""
         return self.mean.parameters + sum(network.parameters for network in self.residual.networks)
 
+    def clipped(self, values: Array) -> Array:
+        """Return values (row, channel, *grid) within the bounds."""
+        if self.bounds is None:
+            return values
+        low, high = (bound.reshape(-1, *(1,) * (values.ndim - 2)) for bound in self.bounds.T)
+        return np.clip(values, low, high)
+
     def to(self, device: str) -> None:
         """Move all networks to a device."""
         self.mean.to(device)
@@ -86,7 +95,8 @@ class Law:
         if self.novelty is not None:
             parts["novelty"] = self.novelty.state()
         arrays: dict[str, Array] = {"fingerprints": self.fingerprints}
-        arrays |= {} if self.noise_std is None else {"noise_std": self.noise_std}
+        optional = {"noise_std": self.noise_std, "bounds": self.bounds}
+        arrays |= {name: values for name, values in optional.items() if values is not None}
         leaderboard = [trial.to_json() for trial in self.leaderboard]
         settings = {"leaderboard": leaderboard, "summary": list(self.summary), "provenance": dict(self.provenance)}
         return State(settings, arrays, parts)
@@ -100,6 +110,7 @@ class Law:
             mean(state.parts["mean"]),
             residual(state.parts["residual"]),
             state.arrays.get("noise_std"),
+            state.arrays.get("bounds"),
             None if novelty is None else Novelty.from_state(novelty),
             state.arrays["fingerprints"],
             tuple(Trial(**trial) for trial in state.settings["leaderboard"]),
@@ -129,7 +140,7 @@ class Given:
     @property
     def mean(self) -> Array | None:
         """The exact mean of u, (sample, channel, *grid); None if it is available only from members."""
-        return self.inputs.mean if self.law.residual.centred else None
+        return self.law.clipped(self.inputs.mean) if self.law.residual.centred else None
 
     def uncertainty(self) -> tuple[Array | None, Array | None]:
         """Return aleatoric and epistemic standard deviations in the shape of u; None for one that is not available.
@@ -167,7 +178,7 @@ class Given:
             places, numbers = flat // members, flat % members
             values = law.draw(self.inputs, Rows(seed, start + places, numbers, places), **sampling)
             kept = slice(0, min(size, total - first))
-            yield places[kept], numbers[kept], self.inputs.mean[places[kept]] + values[kept]
+            yield places[kept], numbers[kept], self.law.clipped(self.inputs.mean[places[kept]] + values[kept])
 
 
 def positive(number: int, name: str = "members") -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 
 from ..basis import Kind
+from ..data.bounds import attained_bounds
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..diffusion.chain import Diffusion
@@ -170,6 +171,7 @@ class PDNO(Surrogate):
             choice.mean,
             selected.law,
             replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask),
+            attained_bounds(pairs.u, pairs.mask),
             leaderboard=choice.trials,
             summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary),
             history=tuple(row for network in selected.law.networks for row in network.history),

@@ -1,11 +1,13 @@
-r"""The distribution of single values, by their scale: quantile functions that turn a Gaussian field into any other.
+r"""The distribution of single values, by their scale and by m(a): quantile functions that turn a Gaussian field into any other.
 
-    e = q_l(Φ(g)),        g = Φ⁻¹(F_l(e)),        l = level of the scale σ,
+    e = q_l(Φ(g)),        g = Φ⁻¹(F_l(e)),        l = level of the scale σ and of m(a),
 
-q_l is the empirical quantile function of the values at nodes whose scale is in level l, F_l its inverse. Levels divide the
-nodes such that each has an equal share of the sum of σ: the few nodes with the largest scale have levels of their own.
+q_l is the empirical quantile function of the values at nodes in level l, F_l its inverse. Levels of σ divide the nodes such
+that each has an equal share of the sum of σ: the few nodes with the largest scale have levels of their own. Each is
+divided into levels of m(a) with equal numbers of nodes: next to a bound of u, for example, values are skewed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,90 +19,100 @@ from ..work.state import State
 
 __all__ = ["Marginal"]
 
-LEVELS = 6  # at most
-PER_LEVEL = 4000  # values that a level needs
+SCALES = 6  # levels of σ, at most
+MEANS = 3  # levels of m(a) for each of them
+PER_LEVEL = 2000  # values that a level needs
 QUANTILES = 1001  # of each level
 MOST = 2**21  # values from which the quantiles are computed
 
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """Quantile functions for levels of σ.
+    """Quantile functions for levels of σ and of m(a).
 
     Args:
-        edges: of the levels, for each channel: (channel, level − 1).
-        quantiles: of equally spaced probabilities, (channel, level, quantile).
+        edges: of the levels of σ, for each channel: (channel, level of σ − 1).
+        mean_edges: of the levels of m(a), (channel, level of σ, level of m(a) − 1).
+        quantiles: of equally spaced probabilities, (channel, level of σ, level of m(a), quantile).
 
     >>> rng = np.random.default_rng(0)
-    >>> marginal = Marginal.of(rng.choice([-1.0, 1.0], size=(500, 1, 64)), np.ones((500, 1, 64)))
-    >>> draws = marginal(rng.normal(size=(100, 1, 64)), np.ones((100, 1, 64)))
+    >>> ones = np.ones((500, 1, 64))
+    >>> marginal = Marginal.of(rng.choice([-1.0, 1.0], size=ones.shape), ones, ones)
+    >>> draws = marginal(rng.normal(size=(100, 1, 64)), ones[:100], ones[:100])
     >>> bool(np.isin(draws, [-1.0, 1.0]).mean() > 0.99)
     True
     """
 
     edges: Array
+    mean_edges: Array
     quantiles: Array
 
     @classmethod
-    def of(cls, values: Array, scale: Array, mask: Array | None = None) -> "Marginal":
+    def of(cls, values: Array, scale: Array, mean: Array, mask: Array | None = None) -> "Marginal":
         """Compute the quantile functions.
 
         Args:
             values: e, (sample, channel, *grid).
             scale: σ, likewise.
+            mean: m(a), likewise.
             mask: True where values are observed.
         """
         some = slice(None, None, max(1, values.size // MOST))
-        values, scale = values[some], scale[some]
-        seen = np.ones(values.shape, bool) if mask is None else mask[some]
-        channels = [(values[:, c][seen[:, c]], scale[:, c][seen[:, c]]) for c in range(values.shape[1])]
-        count = int(np.clip(min(len(e) for e, _ in channels) // PER_LEVEL, 1, LEVELS))
-        edges = np.stack([_edges(sigma, count) for _, sigma in channels])
+        seen = np.ones(values[some].shape, bool) if mask is None else mask[some]
+        channels = [[x[some][:, c][seen[:, c]] for x in (values, scale, mean)] for c in range(values.shape[1])]
+        fewest = min(len(e) for e, *_ in channels)
+        scales = int(np.clip(fewest // PER_LEVEL, 1, SCALES))
+        means = int(np.clip(fewest // (scales * PER_LEVEL), 1, MEANS))
+        parts = [_levels(e, sigma, m, scales, means) for e, sigma, m in channels]
+        return cls(*(np.asarray(each) for each in zip(*parts, strict=True)))
+
+    def __call__(self, g: Array, scale: Array, mean: Array) -> Array:
+        """Return q_l(Φ(g)) for normal scores g, scales σ and m(a), all (row, channel, *grid)."""
         grid = np.linspace(0, 1, QUANTILES)
-        quantiles = [
-            [_quantiles(e, np.searchsorted(edge, sigma) == level, grid) for level in range(count)]
-            for (e, sigma), edge in zip(channels, edges, strict=True)
-        ]
-        return cls(edges, np.asarray(quantiles))
+        return self._each(lambda x, q: np.interp(x, grid, q), ndtr(g), scale, mean)
 
-    def __call__(self, g: Array, scale: Array) -> Array:
-        """Return q_l(Φ(g)) for normal scores g and scales σ, both (row, channel, *grid)."""
-        return self._each(lambda x, q: np.interp(x, np.linspace(0, 1, QUANTILES), q), ndtr(g), scale)
-
-    def scores(self, values: Array, scale: Array, seed: int = 0) -> Array:
+    def scores(self, values: Array, scale: Array, mean: Array, seed: int = 0) -> Array:
         """Return normal scores g = Φ⁻¹(F_l(e)); ranks of equal values are drawn."""
         uniform = generator(seed, "marginal", 0).random(values.shape)
-        low = self._each(lambda x, q: np.searchsorted(q, x, "left").astype(np.float64), values, scale)
-        high = self._each(lambda x, q: np.searchsorted(q, x, "right").astype(np.float64), values, scale)
+        low = self._each(lambda x, q: np.searchsorted(q, x, "left").astype(np.float64), values, scale, mean)
+        high = self._each(lambda x, q: np.searchsorted(q, x, "right").astype(np.float64), values, scale, mean)
         rank = (low + uniform * np.maximum(high - low, 1.0)) / (QUANTILES + 1)
         return np.asarray(ndtri(np.clip(rank, 0.25 / QUANTILES, 1 - 0.25 / QUANTILES)))
 
-    def _each(self, function: "type[Array] | object", values: Array, scale: Array) -> Array:
+    def _each(self, function: Callable[[Array, Array], Array], values: Array, scale: Array, mean: Array) -> Array:
         """Return function(values, quantiles of the level) for all nodes."""
         out = np.empty(values.shape)
         for c, edge in enumerate(self.edges):
             levels = np.searchsorted(edge, scale[:, c])
-            for level, quantiles in enumerate(self.quantiles[c]):
-                here = levels == level
-                out[:, c][here] = function(values[:, c][here], quantiles)  # type: ignore[operator]
+            for level, (mean_edge, rows) in enumerate(zip(self.mean_edges[c], self.quantiles[c], strict=True)):
+                here = np.nonzero(levels == level)
+                inner = np.searchsorted(mean_edge, mean[:, c][here])
+                for number, quantiles in enumerate(rows):
+                    places = tuple(axis[inner == number] for axis in here)
+                    out[:, c][places] = function(values[:, c][places], quantiles)
         return out
 
     def state(self) -> State:
         """Return edges and quantiles, to be saved."""
-        return State({}, {"edges": self.edges, "quantiles": self.quantiles})
+        return State({}, {"edges": self.edges, "mean_edges": self.mean_edges, "quantiles": self.quantiles})
 
     @classmethod
     def from_state(cls, state: State) -> "Marginal":
         """Restore what `state` returned."""
-        return cls(np.asarray(state.arrays["edges"]), np.asarray(state.arrays["quantiles"]))
+        return cls(*(np.asarray(state.arrays[name]) for name in ("edges", "mean_edges", "quantiles")))
 
 
-def _edges(scale: Array, count: int) -> Array:
-    """Return values of σ that divide the sum of σ into equal shares."""
-    order = np.sort(scale)
+def _levels(e: Array, sigma: Array, m: Array, scales: int, means: int) -> tuple[Array, Array, Array]:
+    """Return edges of σ, edges of m(a) and quantiles of one channel."""
+    order = np.sort(sigma)
     total = order.cumsum()
-    return np.asarray(order[np.searchsorted(total, total[-1] * np.arange(1, count) / count).clip(max=len(order) - 1)])
-
-
-def _quantiles(values: Array, here: Array, grid: Array) -> Array:
-    return np.quantile(values[here] if here.any() else values, grid)
+    edges = order[np.searchsorted(total, total[-1] * np.arange(1, scales) / scales).clip(max=len(order) - 1)]
+    grid, mean_edges, quantiles = np.linspace(0, 1, QUANTILES), [], []
+    for level in range(scales):
+        here = np.searchsorted(edges, sigma) == level
+        here = here if here.any() else np.ones(len(e), bool)
+        mean_edges.append(np.quantile(m[here], np.arange(1, means) / means))
+        inner = np.searchsorted(mean_edges[-1], m[here])
+        parts = (e[here][inner == number] for number in range(means))
+        quantiles.append([np.quantile(part if part.size else e[here], grid) for part in parts])
+    return edges, np.asarray(mean_edges), np.asarray(quantiles)

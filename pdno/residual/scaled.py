@@ -96,8 +96,9 @@ class Scaled(ResidualLaw):
         if held_out is not None:  # in-sample residuals are too small
             new = held_out.values / self._sigma(held_out.inputs, spaces)
             e = e * np.maximum(_size(new, held_out.mask) / np.maximum(_size(e, residuals.mask), TINY), 1.0)
-        marginal = Marginal.of(e, sigma, residuals.mask)
-        scores = marginal.scores(e, sigma, terms.seed)
+        mean = residuals.inputs.mean
+        marginal = Marginal.of(e, sigma, mean, residuals.mask)
+        scores = marginal.scores(e, sigma, mean, terms.seed)
         scale = estimate_scale(scores, "auto", residuals.mask, residuals.periodic or None, residuals.groups())
         self._trained = _Trained(spaces, marginal, scale)
         return self
@@ -126,7 +127,7 @@ class Scaled(ResidualLaw):
         trained = self.trained
         sigma = inputs.once("scaled", lambda: self._sigma(inputs, trained.spaces))[rows.places]
         g = trained.scale.sqrt(normals(White(), inputs.mean.shape[1:], rows)) / trained.scale.std
-        return trained.marginal(g, sigma) * sigma
+        return trained.marginal(g, sigma, inputs.mean[rows.places]) * sigma
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)
