@@ -16,6 +16,7 @@ import torch
 
 from .._typing import Array, Ints
 from ..data.spaces import Spaces
+from ..data.support import Support
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
 from ..mean.base import Mean, Posterior
@@ -37,7 +38,7 @@ class Law:
         mean: m.
         residual: the law of u − m(a).
         noise_std: standard deviation of the observation noise, (channel, *grid); None unless there are repeated inputs.
-        bounds: lowest and highest value of each channel, (channel, 2), infinite where there is none; None without bounds.
+        support: values that outputs can take; None for any.
         novelty: out-of-distribution score of inputs; None if there were too few.
         fingerprints: of training and validation pairs, sorted.
         leaderboard: candidates for the mean.
@@ -50,7 +51,7 @@ class Law:
     mean: Mean
     residual: ResidualLaw
     noise_std: Array | None = None
-    bounds: Array | None = None
+    support: Support | None = None
     novelty: Novelty | None = None
     fingerprints: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     leaderboard: tuple[Trial, ...] = ()
@@ -72,13 +73,6 @@ class Law:
         """Number of values that were learned: of the mean, and of the networks of the residual law."""
         return self.mean.parameters + sum(network.parameters for network in self.residual.networks)
 
-    def clipped(self, values: Array) -> Array:
-        """Return values (row, channel, *grid) within the bounds."""
-        if self.bounds is None:
-            return values
-        low, high = (bound.reshape(-1, *(1,) * (values.ndim - 2)) for bound in self.bounds.T)
-        return np.clip(values, low, high)
-
     def to(self, device: str) -> None:
         """Move all networks to a device."""
         self.mean.to(device)
@@ -92,11 +86,12 @@ class Law:
             UserError: if a part is code of the user that cannot be saved.
         """
         parts = {"spaces": self.spaces.state(), "mean": named_mean(self.mean), "residual": named_law(self.residual)}
+        if self.support is not None:
+            parts["support"] = self.support.state()
         if self.novelty is not None:
             parts["novelty"] = self.novelty.state()
         arrays: dict[str, Array] = {"fingerprints": self.fingerprints}
-        optional = {"noise_std": self.noise_std, "bounds": self.bounds}
-        arrays |= {name: values for name, values in optional.items() if values is not None}
+        arrays |= {} if self.noise_std is None else {"noise_std": self.noise_std}
         leaderboard = [trial.to_json() for trial in self.leaderboard]
         settings = {"leaderboard": leaderboard, "summary": list(self.summary), "provenance": dict(self.provenance)}
         return State(settings, arrays, parts)
@@ -104,13 +99,13 @@ class Law:
     @classmethod
     def from_state(cls, state: State, mean: Callable[[State], Mean], residual: Callable[[State], ResidualLaw]) -> "Law":
         """Restore what `state` returned; `mean` and `residual` restore the two parts."""
-        novelty = state.parts.get("novelty")
+        novelty, support = state.parts.get("novelty"), state.parts.get("support")
         return cls(
             Spaces.from_state(state.parts["spaces"]),
             mean(state.parts["mean"]),
             residual(state.parts["residual"]),
             state.arrays.get("noise_std"),
-            state.arrays.get("bounds"),
+            None if support is None else Support.from_state(support),
             None if novelty is None else Novelty.from_state(novelty),
             state.arrays["fingerprints"],
             tuple(Trial(**trial) for trial in state.settings["leaderboard"]),
@@ -140,7 +135,9 @@ class Given:
     @property
     def mean(self) -> Array | None:
         """The exact mean of u, (sample, channel, *grid); None if it is available only from members."""
-        return self.law.clipped(self.inputs.mean) if self.law.residual.centred else None
+        if not self.law.residual.centred:
+            return None
+        return self.inputs.mean if self.law.support is None else self.law.support.clipped(self.inputs.mean)
 
     def uncertainty(self) -> tuple[Array | None, Array | None]:
         """Return aleatoric and epistemic standard deviations in the shape of u; None for one that is not available.
@@ -178,7 +175,8 @@ class Given:
             places, numbers = flat // members, flat % members
             values = law.draw(self.inputs, Rows(seed, start + places, numbers, places), **sampling)
             kept = slice(0, min(size, total - first))
-            yield places[kept], numbers[kept], self.law.clipped(self.inputs.mean[places[kept]] + values[kept])
+            u = self.inputs.mean[places[kept]] + values[kept]
+            yield places[kept], numbers[kept], u if self.law.support is None else self.law.support.nearest(u)
 
 
 def positive(number: int, name: str = "members") -> int:

@@ -15,9 +15,9 @@ import numpy as np
 from torch import nn
 
 from ..basis import Kind
-from ..data.bounds import attained_bounds
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
+from ..data.support import Support
 from ..diffusion.chain import Diffusion
 from ..diffusion.reverse import Reverse, Rule, Sampler
 from ..diffusion.schedule import Schedule, Spacing
@@ -171,7 +171,7 @@ class PDNO(Surrogate):
             choice.mean,
             selected.law,
             replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask),
-            attained_bounds(pairs.u, pairs.mask),
+            Support.of(pairs.u, pairs.mask),
             leaderboard=choice.trials,
             summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary),
             history=tuple(row for network in selected.law.networks for row in network.history),

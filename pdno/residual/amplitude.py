@@ -68,6 +68,7 @@ class Amplitude:
         scalars: Array | None = None,
         seed: int = 0,
         mask: Array | None = None,
+        channels: Array | None = None,
     ) -> "Amplitude | None":
         """Estimate c, β and the values of e.
 
@@ -78,6 +79,7 @@ class Amplitude:
             scalars: (sample, parameter).
             seed: of the simulated fields S ξ that sizes are compared with.
             mask: True where residuals are observed; sizes are those of the observed values.
+            channels: L, which mixes the channels of ξ; default: they are independent.
 
         Returns:
             None if sizes vary no more than those of S ξ, or there are too few fields.
@@ -88,6 +90,8 @@ class Amplitude:
             return None
         log_t = np.log(sizes[known])
         noise = generator(seed, "amplitude", 0).standard_normal((SIMULATED, *residuals.shape[1:]))
+        if channels is not None:
+            noise = np.einsum("ij,nj...->ni...", channels, noise)
         masks = None if mask is None else mask[np.resize(np.flatnonzero(known), SIMULATED)]
         by_chance = np.log(_sizes(scale.sqrt(noise), scale, masks))
         variance = float(by_chance.var())

@@ -5,6 +5,7 @@ explain (1 if t = 1). There is no network.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -22,7 +23,7 @@ from .law import Density, Inputs, ResidualLaw, Residuals, Rows, ignored_settings
 from .scale import Kind as ScaleKind
 from .spread import Spread
 
-__all__ = ["Gaussian", "sizes_of"]
+__all__ = ["Gaussian"]
 
 ORIENTATIONS = 8  # elements of a group under which residuals are transformed to estimate S
 VALUES = 2**24  # of transformed residuals; fewer elements are used for larger ones
@@ -60,9 +61,18 @@ class Gaussian(ResidualLaw, Density):
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         values, groups = _transformed(residuals, _some(residuals.elements, residuals.values.size))
         scale = estimate_scale(values, self.scale, residuals.mask, residuals.periodic or None, groups)
-        inputs = residuals.inputs
-        amplitude = Amplitude.of(residuals.values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed, residuals.mask)
-        self._spread = Spread(scale, amplitude)
+        inputs, spread = residuals.inputs, Spread(scale).with_channels(residuals)
+        amplitude = Amplitude.of(
+            residuals.values,
+            scale,
+            inputs.a,
+            inputs.mean,
+            inputs.scalars,
+            terms.seed,
+            residuals.mask,
+            spread.channels,
+        )
+        self._spread = replace(spread, amplitude=amplitude)
         self.std = scale.std if amplitude is None else None
         return self
 
@@ -83,14 +93,14 @@ class Gaussian(ResidualLaw, Density):
         return f"Gaussian residuals: {self.spread.describe()}."
 
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
-        """Return −log of the mean over s of N(0, (t(a) s)² S Sᵀ), in nats per pair."""
-        scale, t, shape = self.spread.scale, self.spread.sizes(residuals.inputs), residuals.values.shape
-        s = np.ones((1, 1)) if self.spread.amplitude is None else self.spread.amplitude.relative_sizes(t)
-        values = residuals.values / t.reshape(-1, *(1,) * (len(shape) - 1))
-        largest, d = scale.log_likelihood(0 * values[:1])[0], scale.rank(shape[1:])
-        square = largest - scale.log_likelihood(values)
+        """Return −log of the mean over s of N(0, (t(a) s)² S L Lᵀ Sᵀ), in nats per pair."""
+        spread, shape = self.spread, residuals.values.shape
+        t = spread.sizes(residuals.inputs)
+        s = np.ones((1, 1)) if spread.amplitude is None else spread.amplitude.relative_sizes(t)
+        d = spread.scale.rank(shape[1:])
+        square = 0.5 * np.square(spread.without_noise(residuals)).reshape(len(t), -1).sum(axis=1)
         mixture = logsumexp(-square[:, None] / s**2 - d * np.log(s), axis=1) - np.log(s.shape[1])
-        return -float((largest + mixture - d * np.log(t)).mean())
+        return float(spread.log_volume(residuals) + 0.5 * d * np.log(2 * np.pi) - mixture.mean())
 
     def state(self) -> State:
         return State({"scale": self.scale, "max_steps": self.max_steps}, {}, {"spread": self.spread.state()})
@@ -101,11 +111,6 @@ class Gaussian(ResidualLaw, Density):
         new._spread = Spread.from_state(state.parts["spread"])
         new.std = new._spread.scale.std if new._spread.is_homoscedastic else None
         return new
-
-
-def sizes_of(spread: Spread) -> Array:
-    """Return some equally probable values of the random size s."""
-    return np.ones(1) if spread.amplitude is None else spread.amplitude.sizes
 
 
 def _transformed(residuals: Residuals, elements: Sequence[Symmetry]) -> tuple[Array, Array | None]:

@@ -7,7 +7,7 @@ quantile function of (u − m)/σ, so that values need not be Gaussian; the corr
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,7 +29,7 @@ from .condition import network_fields, network_pairs
 from .estimate import estimate_scale
 from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
 from .marginal import Marginal
-from .scale import Scale
+from .spread import Spread
 
 __all__ = ["Scaled"]
 
@@ -48,12 +48,12 @@ class _Trained:
     Args:
         spaces: grids of a and u.
         marginal: quantile functions of (u − m)/σ.
-        scale: correlation of g.
+        spread: correlation of g.
     """
 
     spaces: Spaces
     marginal: Marginal
-    scale: Scale
+    spread: Spread
 
 
 class Scaled(ResidualLaw):
@@ -100,7 +100,8 @@ class Scaled(ResidualLaw):
         marginal = Marginal.of(e, sigma, mean, residuals.mask)
         scores = marginal.scores(e, sigma, mean, terms.seed)
         scale = estimate_scale(scores, "auto", residuals.mask, residuals.periodic or None, residuals.groups())
-        self._trained = _Trained(spaces, marginal, scale)
+        spread = Spread(scale).with_channels(replace(residuals, values=scores))
+        self._trained = _Trained(spaces, marginal, spread)
         return self
 
     def _loop(self, terms: Terms) -> Training:
@@ -126,7 +127,8 @@ class Scaled(ResidualLaw):
         ignored_settings(sampling)
         trained = self.trained
         sigma = inputs.once("scaled", lambda: self._sigma(inputs, trained.spaces))[rows.places]
-        g = trained.scale.sqrt(normals(White(), inputs.mean.shape[1:], rows)) / trained.scale.std
+        xi = normals(White(), inputs.mean.shape[1:], rows)
+        g = trained.spread.restored(xi, inputs, rows.places) / trained.spread.scale.std
         return trained.marginal(g, sigma, inputs.mean[rows.places]) * sigma
 
     def evaluations(self, **sampling: Any) -> int:
@@ -135,7 +137,7 @@ class Scaled(ResidualLaw):
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
-        scale = self.trained.scale.describe()
+        scale = self.trained.spread.describe()
         (net,) = self.networks
         return (
             f"Residuals with a scale field from a network with {net.parameters:,} parameters, trained for {net.updates} steps; "
@@ -145,15 +147,15 @@ class Scaled(ResidualLaw):
     def state(self) -> State:
         trained = self.trained
         parts = {"net": self.networks[0].state(), "spaces": trained.spaces.state()}
-        parts |= {"marginal": trained.marginal.state(), "scale": trained.scale.state()}
+        parts |= {"marginal": trained.marginal.state(), "spread": trained.spread.state()}
         return State({"network": self.network}, {}, parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         new, parts = cls(**state.settings), state.parts
         new.networks = (NetworkOnPairs.from_state(parts["net"]),)
-        marginal, scale = Marginal.from_state(parts["marginal"]), Scale.from_state(parts["scale"])
-        new._trained = _Trained(Spaces.from_state(parts["spaces"]), marginal, scale)
+        marginal, spread = Marginal.from_state(parts["marginal"]), Spread.from_state(parts["spread"])
+        new._trained = _Trained(Spaces.from_state(parts["spaces"]), marginal, spread)
         return new
 
 

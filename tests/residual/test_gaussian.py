@@ -12,7 +12,6 @@ from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.residual import Gaussian, Inputs, Residuals, Rows
 from pdno.residual.amplitude import Amplitude
-from pdno.residual.gaussian import sizes_of
 from pdno.residual.scale import Scale
 from pdno.residual.spread import Spread
 from pdno.work.state import State
@@ -193,7 +192,7 @@ def test_the_likelihood_of_random_sizes_is_that_of_the_mixture() -> None:
     model = PDNO(law="gaussian", mean=LINEAR, residual_scale="scalar").fit(*of_many_sizes(800, 0))
     a, u = of_many_sizes(50, 1)
     spread = model.law.residual.spread
-    t, unit, s = spread.amplitude(a, model.mean(a)), float(spread.scale.std.mean()), sizes_of(spread)
+    t, unit, s = spread.amplitude(a, model.mean(a)), float(spread.scale.std.mean()), spread.amplitude.sizes
     square = ((u - model.mean(a)) ** 2).sum(axis=(1, 2))
     std = unit * t[:, None] * s
     density = np.mean(np.exp(-0.5 * square[:, None] / std**2) / (std * np.sqrt(2 * np.pi)) ** POINTS, axis=1)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pdno import Pairs
-from pdno.residual import Inputs, Residuals
+from pdno.learning.budget import Terms
+from pdno.mean.base import pairs_of
+from pdno.residual import Gaussian, Inputs, Residuals, Rows
 from pdno.residual.amplitude import Amplitude
 from pdno.residual.estimate import estimate_scale
 from pdno.residual.spread import Spread
@@ -73,3 +75,40 @@ def test_the_state_is_all_of_a_spread(homoscedastic) -> None:
     np.testing.assert_array_equal(again.normalised(residuals), spread.normalised(residuals))
     assert again.describe() == spread.describe()
     assert ("input-dependent scale" in spread.describe()) != homoscedastic
+
+
+# Correlation of channels
+
+
+def two_channels(count: int, seed: int, rho: float) -> Residuals:
+    """Return residuals of standard deviations 1 and 1e-6 whose correlation is rho at each node."""
+    xi, eta = np.random.default_rng(seed).standard_normal((2, count, 1, 16))
+    values = np.concatenate([xi, 1e-6 * (rho * xi + np.sqrt(1 - rho**2) * eta)], axis=1)
+    return Residuals(pairs_of(np.zeros((count, 1, 16)), values), values)
+
+
+@pytest.mark.parametrize("rho", [0.8, -0.5])
+def test_the_correlation_of_channels_is_that_of_members(rho) -> None:
+    law = Gaussian().learn(two_channels(300, 0, rho), None, Terms())
+    rows = Rows(0, np.zeros(500, int), np.arange(500), np.zeros(500, int))
+    drawn = law.draw(two_channels(1, 1, rho).inputs, rows)
+    assert np.corrcoef(drawn[:, 0].ravel(), drawn[:, 1].ravel())[0, 1] == pytest.approx(rho, abs=0.03)
+    np.testing.assert_allclose(drawn.std(axis=(0, 2)), [1, 1e-6], rtol=0.05)
+    r = law.spread.normalised(two_channels(300, 2, rho))
+    assert abs(np.corrcoef(r[:, 0].ravel(), r[:, 1].ravel())[0, 1]) < 0.03
+    assert "correlation of channels" in law.describe()
+
+
+def test_independent_channels_stay_independent() -> None:
+    assert Gaussian().learn(two_channels(300, 0, 0.0), None, Terms()).spread.channels is None
+
+
+def test_the_density_of_correlated_channels_is_exact() -> None:
+    """Against the Gaussian density of 2 × 2 blocks."""
+    law, new = Gaussian("scalar").learn(two_channels(500, 0, 0.8), None, Terms()), two_channels(50, 1, 0.8)
+    std, mixing = law.spread.scale.std.ravel(), law.spread.channels
+    covariance = np.diag(std) @ mixing @ mixing.T @ np.diag(std)
+    pairs = np.moveaxis(new.values, 1, 2).reshape(-1, 2)
+    squares = np.einsum("ni,ij,nj->n", pairs, np.linalg.inv(covariance), pairs)
+    expected = 0.5 * squares.sum() / 50 + 16 * (np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1])
+    assert law.negative_log_density(new) == pytest.approx(expected, rel=1e-9)
