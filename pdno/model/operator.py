@@ -32,7 +32,7 @@ from ..mean.constant import Constant
 from ..residual.build import check_law_name
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
-from ..residual.law import Density, ResidualLaw, Residuals
+from ..residual.law import Density, Expectation, ResidualLaw, Residuals
 from ..residual.repeats import replicate_noise
 from ..residual.scale import Scale
 from ..residual.spread import Spread
@@ -46,6 +46,7 @@ from .surrogate import Surrogate, plain
 __all__ = ["PDNO"]
 
 AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
+MEAN_MEMBERS = 100  # for the mean of a law that has none in closed form
 FEW_STEPS = 10  # of the sampler, with the small network
 FIELD_UPDATES = 10**6  # of `PDNO.field`: the budget ends training
 
@@ -229,22 +230,21 @@ class PDNO(Surrogate):
     def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
         """Return s_θ(a), the mean of q_θ(· | a), in the shape of u.
 
-        It is m(a) for Gaussian residuals. For a diffusion it takes one evaluation of the network, E[U_0 | U_N], as U_N is
-        independent of U_0: without the Monte-Carlo error of a mean over members, but only as good as the network is at n = N;
-        targets that are divided by √γ_N ("eps", "mean") are not good there.
+        It is m(a) for a law of mean zero, and m(a) plus the mean of the residual law otherwise: without the Monte-Carlo error
+        of a mean over members if the law has it (`pdno.residual.Expectation`), else the mean of 100 members.
 
         Raises:
             UserError: if the model has not been fitted, inputs do not fit it, or the reverse chain does not end at step 0.
         """
         law = self.fitted
-        if law.residual.centred:
-            fields, parameters = law.spaces.inputs(a, scalars)
-            return law.spaces.outputs(law.mean(fields, parameters), a)
-        if self.reverse.t_start:
-            raise UserError(
-                f"mean needs a chain down to step 0, but this model ends at t_start = {self.reverse.t_start}; use t_start=0"
-            )
-        return self.sample(a, 1, seed, scalars=scalars, steps=1, sampler="ddim")[0]
+        fields, parameters = law.spaces.inputs(a, scalars)
+        given = law.given(fields, parameters)
+        if given.mean is not None:
+            return law.spaces.outputs(given.mean, a)
+        if not isinstance(law.residual, Expectation):
+            return self.predict(a, scalars=scalars, members=MEAN_MEMBERS, seed=seed, progress=False).mean
+        values = given.inputs.mean + law.residual.expectation(given.inputs, seed)
+        return law.spaces.outputs(values if law.support is None else law.support.clipped(values), a)
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:
         """Return the negative variational lower bound of the paper's appendix, in nats per pair and in units of u.

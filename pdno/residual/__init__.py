@@ -5,7 +5,7 @@ from .build import LAWS, law_from_state
 from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
-from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, normals
 from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
@@ -15,6 +15,7 @@ __all__ = [
     "Density",
     "Diffused",
     "Exact",
+    "Expectation",
     "Gaussian",
     "Inputs",
     "Resampled",

@@ -39,7 +39,7 @@ from ..work.progress import progress_bar
 from ..work.state import State
 from .condition import network_fields
 from .gaussian import Gaussian
-from .law import Density, Inputs, ResidualLaw, Residuals, Rows, normals
+from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, normals
 from .spread import Spread
 from .steps import STEP_PAIRS, fewest_steps
 
@@ -56,7 +56,7 @@ RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many ch
 MEASURING = 0.3  # share of the remaining time for e_n
 
 
-class Diffused(ResidualLaw, Density):
+class Diffused(ResidualLaw, Density, Expectation):
     """A conditional diffusion of residuals.
 
     Args:
@@ -292,6 +292,20 @@ class Diffused(ResidualLaw, Density):
         condition, denoise = inputs.once("condition", lambda: self._condition(inputs)), self._denoiser()
         parts = [denoise(n, part.new_zeros(len(part), *net.spaces.u_shape), part) for part in torch.split(condition, BLOCK)]
         return float(np.sqrt(self.diffusion.schedule.gamma[n])) * torch.cat(parts)
+
+    def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
+        """Return the mean by one evaluation of the network, as U_N is independent of U_0.
+
+        It is only as good as the network is at n = N; targets that are divided by √γ_N ("eps", "mean") are not good there.
+        """
+        self.require_whole_chain("mean")
+        numbers, size = np.arange(len(inputs)), self.rows_of_call(inputs.mean.shape[1:])
+        parts = []
+        for first in range(0, len(inputs), size):
+            some = np.minimum(np.arange(first, first + size), len(inputs) - 1)
+            rows = Rows(seed, numbers[some], np.zeros(size, int), some)
+            parts.append(self.draw(inputs, rows, steps=1, sampler="ddim")[: len(inputs) - first])
+        return np.concatenate(parts)
 
     def evaluations(self, **sampling: Any) -> int:
         sampling.pop("callback", None)

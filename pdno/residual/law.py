@@ -24,7 +24,7 @@ from ..learning.network import NetworkOnPairs
 from ..symmetry import Symmetry
 from ..work.state import State
 
-__all__ = ["Density", "Inputs", "ResidualLaw", "Residuals", "Rows", "ignored_settings", "named_state", "normals"]
+__all__ = ["Density", "Expectation", "Inputs", "ResidualLaw", "Residuals", "Rows", "ignored_settings", "named_state", "normals"]
 
 T = TypeVar("T")
 SCORE_MEMBERS = 50  # drawn for each pair
@@ -224,6 +224,14 @@ class Density(ABC):
     @abstractmethod
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
         """Return −log of the density of residuals, or an upper bound, in nats per pair and in units of u."""
+
+
+class Expectation(ABC):
+    """A law that is not centred, but has its mean without the Monte-Carlo error of a mean over members."""
+
+    @abstractmethod
+    def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
+        """Return E[u − m(a) | a]: (sample, channel, *grid)."""
 
 
 def named_state(law: ResidualLaw) -> State:

@@ -75,7 +75,8 @@ class ConditionalMixture:
         """
         self.centre, spread = z.mean(axis=0), z.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
-        self.values = (z - self.centre) / self.spread
+        values = (z - self.centre) / self.spread
+        self.values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
         self.width = _bandwidth(self.values, seed)
         if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
             return self
@@ -110,7 +111,7 @@ class ConditionalMixture:
 
             def unconditional(places: Array, uniform: Array, normal: Array) -> Array:
                 number = np.minimum((uniform * len(self.values)).astype(np.intp), len(self.values) - 1)
-                return np.asarray(self.centre + self.spread * (self.values[number] + self.width * normal))
+                return self._restored(self.values[number] + self.width * normal)
 
             return unconditional
         with torch.no_grad():
@@ -121,9 +122,13 @@ class ConditionalMixture:
         def conditional(places: Array, uniform: Array, normal: Array) -> Array:
             number = np.minimum((uniform[:, None] * edges[places, -1:] > edges[places]).sum(axis=1), COMPONENTS - 1)
             z = centres[places, number] + np.einsum("rij,rj->ri", factors[places, number], normal)
-            return np.asarray(self.centre + self.spread * z)
+            return self._restored(z)
 
         return conditional
+
+    def _restored(self, z: Array) -> Array:
+        """Return standardised values in units of z, within the range of the training values."""
+        return np.asarray(self.centre + self.spread * np.clip(z, self.values.min(axis=0), self.values.max(axis=0)))
 
     def describe(self) -> str:
         """Describe the distribution in a few words."""

@@ -35,7 +35,7 @@ from ..work.state import State
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
-from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
+from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
 from .mixture import ConditionalMixture
 from .scaled import Scaled
 
@@ -46,6 +46,7 @@ MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
 MIXTURE_SECONDS = 15.0  # at most for the mixture
 BLOCK_VALUES = 2**20  # values of fields that are encoded at a time
+MEAN_DRAWS = 128  # of z, for the mean
 PRINCIPAL_FIELDS = 1000  # from which the first directions are computed
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
@@ -53,7 +54,7 @@ SMALLEST = 1e-9  # size of a rest, in units of their root mean square
 TINY = 1e-300
 
 
-class Statistics(ResidualLaw):
+class Statistics(ResidualLaw, Expectation):
     """A few numbers that a whole field shares, and the field given them.
 
     Args:
@@ -230,6 +231,23 @@ class Statistics(ResidualLaw):
         inner = self._inner(some, some.mean + field, z, size)
         e = self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places))))
         return np.asarray(field + e * (size / self._sizes(e)).reshape(-1, *(1,) * (e.ndim - 1)))
+
+    @torch.no_grad()
+    def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
+        """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
+        condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
+        stream, half = generator(seed, "statistics/mean", 0), MEAN_DRAWS // 2
+        uniform = (stream.permutation(half) + stream.random(half)) / half
+        normal = stream.standard_normal((half, self.latents + 1))
+        uniform, normal = np.tile(uniform, 2), np.concatenate([normal, -normal])
+        out = np.empty(inputs.mean.shape)
+        size = self.rows_of_call(inputs.mean.shape[1:])
+        for place in range(len(inputs)):
+            z = np.clip(mixture(np.full(len(uniform), place), uniform, normal)[:, :-1], -math.sqrt(3), math.sqrt(3))
+            parts = [z[low : low + size] for low in range(0, len(z), size)]
+            fields = (self._decoded(condition[[place] * len(part)], self.net.tensor(part)).sum(axis=0) for part in parts)
+            out[place] = sum(fields) / len(z)
+        return out
 
     def _prepared(self, inputs: Inputs) -> tuple[Tensor, Callable[[Array, Array, Array], Array]]:
         """Return the condition of D, and the mixture, for each input."""

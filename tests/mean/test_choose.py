@@ -12,7 +12,7 @@ from pdno.evaluation.whiteness import depends_on_input, neighbour_correlation
 from pdno.learning.budget import Terms
 from pdno.mean import Kernel, Linear, Mean
 from pdno.mean.choice import Choice, Trial
-from pdno.mean.choose import CANDIDATES, KERNEL_FRACTION, SCREENING_FRACTION, _Selection, choose_mean
+from pdno.mean.choose import CANDIDATES, KERNEL_FRACTION, SCREENING_FRACTION, MeanSelection, choose_mean
 
 QUICK = Training(updates=3)
 QUIET = Terms(progress=False, training=QUICK)
@@ -88,7 +88,7 @@ def test_the_same_seed_selects_the_same() -> None:
 
 
 def test_of_equals_the_cheapest_is_selected() -> None:
-    selection = _Selection(data(), data(20, seed=1), QUIET, (), "cell")
+    selection = MeanSelection(data(), data(20, seed=1), QUIET, (), "cell")
     noise = np.random.default_rng(0).standard_normal((2, 20, 1))
     selection.errors = {
         "linear": 1 + 0.1 * noise[0],
@@ -254,7 +254,7 @@ def test_the_budget_is_ten_minutes_unless_updates_are_limited() -> None:
     assert PDNO(budget=20).budget == 20
 
 
-class Scripted(_Selection):
+class Scripted(MeanSelection):
     """Candidates are not trained, take no time, and have the given errors."""
 
     def __init__(self, errors: dict[str, float], seconds: float = 1e4, **settings: object) -> None:
@@ -340,7 +340,7 @@ def test_networks_for_smooth_fields_work_on_a_coarser_mesh(sigma, expected) -> N
     waves = np.stack([f(2 * np.pi * k * x) for k in (1, 2, 3) for f in (np.sin, np.cos)])
     a = rng.standard_normal((30, 1, 6)) @ waves
     pairs = Pairs.of(a, a**2 / 4 + sigma * rng.standard_normal(a.shape))
-    selection = _Selection(pairs[:20], pairs[20:], QUIET, (), "periodic")
+    selection = MeanSelection(pairs[:20], pairs[20:], QUIET, (), "periodic")
     assert selection.mesh is None  # no candidate was tried yet: there is no error to compare with
     del selection.mesh
     selection.errors = {"linear": np.full((10, 1), 0.01)}

@@ -167,7 +167,7 @@ def test_a_run_is_resumed_with_the_same_mean(mean, data, tmp_path, monkeypatch) 
         raise AssertionError("a mean was selected again")
 
     other = small(mean=Linear(degree=2), **how)
-    monkeypatch.setattr("pdno.model.operator.choose_mean", never)
+    monkeypatch.setattr("pdno.model.search.choose_mean", never)
     again = small(mean=MEANS[mean](), **how).fit(*data, run=tmp_path, progress=False)
     np.testing.assert_array_equal(again.sample(data[0][:3], 2), first.sample(data[0][:3], 2))
     with pytest.raises(AssertionError, match="a mean was selected again"):

@@ -49,6 +49,13 @@ def test_the_size_of_the_rest_is_that_of_the_branch(law) -> None:
     assert np.median(rough[upper]) < 0.07
 
 
+def test_the_mean_is_that_of_many_members(law) -> None:
+    """The branches are equally probable: the mean of 4000 members has a standard error of .016."""
+    expected = law.expectation(branches(3, 5).inputs)
+    _, draws = drawn(law, 4000)
+    np.testing.assert_allclose(expected[:, 0], draws.mean(axis=1), atol=0.06)
+
+
 def test_a_member_takes_one_evaluation(law) -> None:
     assert law.evaluations() == 1
     assert law.evaluations(steps=20) == 1

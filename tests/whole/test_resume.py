@@ -348,7 +348,7 @@ def test_a_run_killed_while_its_diffusion_learns_keeps_its_mean(mean, tmp_path, 
         patch.setattr("pdno.residual.diffused.Diffused.train", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             learned(tmp_path / "run")
-    monkeypatch.setattr("pdno.model.operator.choose_mean", lambda *_, **__: pytest.fail("chooses again"))
+    monkeypatch.setattr("pdno.model.search.choose_mean", lambda *_, **__: pytest.fail("chooses again"))
     np.testing.assert_array_equal(learned(tmp_path / "run").sample(a[:2], 3), whole)
 
 
