@@ -188,9 +188,9 @@ def train(
 ) -> None:
     """Train a model of p(u | a) on the pairs in FILE.
 
-    The preset auto compares mean models, from linear regression to networks, within the budget (default: 10m), and models the
-    residuals of the best one by a Gaussian, or by a diffusion if that is better on held-out pairs. Deterministic baselines:
-    --preset linear, kernel, fno or unet.
+    The preset auto compares mean models, from linear regression to networks, and laws of their residuals, from a Gaussian to a
+    diffusion, on held-out pairs within the budget (default: 10m). Deterministic baselines: --preset linear, kernel, fno or
+    unet.
 
     If interrupted, run the same command again to resume. For a given number of updates (training.updates or training.epochs,
     without a budget), a resumed run is bitwise identical to an uninterrupted one; under a time budget it may differ.

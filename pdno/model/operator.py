@@ -2,9 +2,9 @@ r"""PDNO, the probabilistic diffusion neural operator: the conditional distribut
 
     u | a = m(a) + residual,
 
-with a mean m (`pdno.mean`) that is selected on held-out pairs, and a residual law (`pdno.residual`) that is trained on its
-out-of-fold residuals: Gaussian, or a conditional diffusion where that is better. With mean=None this is the paper's model: a
-constant mean, the normalisation of u as the scale, and a diffusion of the normalised outputs.
+with a mean m (`pdno.mean`) and a law of its out-of-fold residuals (`pdno.residual`), both selected on held-out pairs
+(`pdno.model.search`). With mean=None this is the paper's model: a constant mean, the normalisation of u as the scale, and a
+diffusion of the normalised outputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,13 +61,13 @@ class PDNO(Surrogate):
             a mean; for residuals with network="auto", noise levels that are log-spaced.
         mean: "auto" selects the best of several (`pdno.mean.choose`), "linear", "kernel", "fno", "slim", a `pdno.mean.Mean`,
             or None: the paper's model, in which one network learns the whole distribution.
-        law: of the residuals: "auto" selects on held-out pairs, "gaussian", "diffusion", "resampled", or a
-            `pdno.residual.ResidualLaw`.
+        law: of the residuals: "auto" selects on held-out pairs (`pdno.residual.choose`), "gaussian", "resampled", "scaled",
+            "statistics", "diffusion", "exact", or a `pdno.residual.ResidualLaw`.
         residual_scale: kind of S, "scalar", "point", "mode", "both" or "auto", see `pdno.residual.scale`.
         variance: rule for σ_n, see `pdno.diffusion.reverse`.
         mix: weight of "gaussian" in the rule "mixed".
         steps: sampling steps; "auto" takes the fewest that held-out pairs allow, 20 without a mean, and all if the variance is
-            not "analytic".
+            not "analytic". For residuals with network="auto" and no other setting of the reverse chain: 10, "gaussian-exact".
         spacing: of the steps, "even", "quadratic" or "error", see `Schedule.subchain`.
         sampler: "ancestral", "ddim", "dpm", "gaussian-exact", "heun", or a function with the signature of these.
         last_noise: whether noise is added in the last step of the ancestral sampler.
