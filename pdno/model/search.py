@@ -100,15 +100,15 @@ class Search:
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
             residuals, remarks = self._decomposed(choice, self.terms)
-            laws = self._laws(residuals)
+            laws = self._laws(residuals, [name for name, trial in laws.trials.items() if trial.law is not None])
             if not laws.reason and best != Scaled.name:
                 best = laws.screen(LAW_SCREENING).best()
         self._kept(replace(choice, law=best), plan)
         selected = laws.choice() if laws.reason else laws.only(best)
         return choice, LawChoice(selected.law, [*selected.summary, *remarks])
 
-    def _laws(self, residuals: MeanResiduals) -> LawSelection:
-        return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms)
+    def _laws(self, residuals: MeanResiduals, earlier: Sequence[str] = ()) -> LawSelection:
+        return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms, earlier)
 
     def _decomposed(self, choice: Choice, terms: Terms | None = None) -> tuple[MeanResiduals, list[str]]:
         """Return the residuals of the mean; with terms, by cross-fitting if in-sample residuals are not representative."""

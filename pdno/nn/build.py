@@ -1,5 +1,6 @@
 """Networks by name or by settings, for a given grid."""
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -87,7 +88,13 @@ def _grid_settings(kind: str, grid: tuple[int, ...], periodic: tuple[bool, ...])
 
 
 def _auto(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return kind and settings of a small network with a spectral and a local path; in three dimensions, of an FNO."""
+    """Return kind and settings of a small network with a spectral and a local path; in three dimensions, of an FNO.
+
+    Settings of a UNet select a small UNet with as many levels as fit the grid.
+    """
     if len(grid) > 2:
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
-    return "local", settings
+    if not {"base", "multipliers"} & set(settings):
+        return "local", settings
+    levels = max(1, min(4, int(math.log2(min(grid))) - 1))
+    return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}

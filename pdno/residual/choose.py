@@ -10,7 +10,7 @@ too few pairs.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -71,13 +71,15 @@ class Candidate:
     Args:
         make: returns a new, untrained law, given the spread of the Gaussian law.
         weight: share of the screening time, relative to other candidates.
-        least_seconds: of the whole budget, below which there is no time for it.
+        least_seconds: of the time that is left for laws, below which there is no time for it.
+        fewest_pairs: training pairs that it needs.
     """
 
     name: str
     make: Callable[[Gaussian], ResidualLaw]
     weight: float
     least_seconds: float = 0.0
+    fewest_pairs: int = FEWEST_PAIRS
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
         return deepcopy(diffused).with_spread(gaussian.spread)
 
     if diffused.network != "auto":
-        return (Candidate(Diffused.name, diffusion, 1.0),)
+        return (Candidate(Diffused.name, diffusion, 1.0, fewest_pairs=1),)
     training = diffused.training if diffused.training.is_limited else None
     return (
         Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.3),
@@ -130,7 +132,11 @@ def choose_law(
         gaussian.learn(residuals.measured, residuals.held_out, terms)
         diffused.with_spread(gaussian.spread).learn(residuals.train, residuals.held_out, terms)
         return LawChoice(diffused, [diffused.describe(), *diffused.notes])
-    new = gaussian if law == gaussian.name else LAWS[law]() if isinstance(law, str) else deepcopy(law)
+    made = {each.name: each.make for each in candidates(diffused)}
+    if isinstance(law, str):
+        new = gaussian if law == gaussian.name else made[law](gaussian) if law in made else LAWS[law]()
+    else:
+        new = deepcopy(law)
     if new.trains_network:
         new.learn(residuals.train, residuals.held_out, terms)
     else:
@@ -166,6 +172,7 @@ class LawSelection:
         gaussian: untrained Gaussian law.
         networks: laws with networks, from cheap to costly.
         terms: seed, folder, devices and deadline.
+        earlier: names of laws that were compared on the residuals of an earlier mean.
 
     `reason` says why no network is tried; empty if some are.
     """
@@ -174,6 +181,7 @@ class LawSelection:
     gaussian: Gaussian
     networks: Sequence[Candidate]
     terms: Terms
+    earlier: Collection[str] = ()
     trials: dict[str, _Trial] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -212,16 +220,16 @@ class LawSelection:
 
     def choice(self) -> LawChoice:
         """Return the best law so far, with the reasons."""
-        law = self.trials[self.best()].law or self.gaussian
-        return LawChoice(law, self.summary())
+        law = None if self.reason else self.trials[self.best()].law
+        return LawChoice(law or self.gaussian, self.summary())
 
     def _has_time(self, each: Candidate) -> bool:
         pairs = len(self.residuals.train)
-        if pairs < FEWEST_PAIRS:
+        if pairs < each.fewest_pairs:
             self._skip(each.name, f"{pairs} training pairs are too few for networks")
             return False
         if self.budget is not None and self.budget < each.least_seconds:
-            self._skip(each.name, f"there was no time for it; it takes a budget of {each.least_seconds:.0f} s")
+            self._skip(each.name, f"there was no time for it, at least {each.least_seconds:.0f} s")
             return False
         return True
 
@@ -330,6 +338,7 @@ class LawSelection:
         law = self.trials[best].law
         if law is not None and best != "gaussian":
             sentences.append(law.describe())
-        return sentences + [
-            f"The law {name!r} was not tried: {each.problem}." for name, each in self.trials.items() if each.problem
-        ]
+        for name, problem in {name: trial.problem for name, trial in self.trials.items() if trial.problem}.items():
+            tried = "was not tried again for the final mean" if name in self.earlier else "was not tried"
+            sentences.append(f"The law {name!r} {tried}: {problem}.")
+        return sentences

@@ -258,7 +258,7 @@ class Statistics(ResidualLaw, Expectation):
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)
-        return 1 + self.rest.evaluations(**sampling)
+        return 1 + max(self.rest.evaluations(**sampling), len(self.rest.networks))
 
     def describe(self) -> str:
         """Describe the law in a sentence."""

@@ -100,7 +100,7 @@ class NetworkSection(Section):
 class DiffusionSection(Section):
     """The forward chain, see `pdno.Diffusion`."""
 
-    schedule: Literal["cosine", "linear", "geometric"] = "cosine"
+    schedule: Literal["auto", "cosine", "linear", "geometric"] = "auto"  # "auto": as `pdno.PDNO` without a diffusion
     n_steps: int = 100
     base: str = "white"
     target: Target | Literal["auto"] = "auto"  # "auto": "v" for the residuals of a mean, "u0" without a mean
@@ -251,7 +251,7 @@ class Config(Section):
 
     def build(self) -> Surrogate:
         """Return an untrained model with these settings."""
-        network = {key: value for key, value in self.network.model_dump().items() if value is not None}
+        network: Any = {key: value for key, value in self.network.model_dump().items() if value is not None}
         m, training = self.model, None if self.training == Training() else self.training
         shared: dict[str, Any] = {
             "symmetries": () if m.symmetries == "auto" else m.symmetries,
@@ -265,9 +265,13 @@ class Config(Section):
             if network["kind"] == "auto":
                 network["kind"] = default_kind
             return baseline(network, normalise=m.normalise, training=recipe(m.budget is not None, self.training), **shared)
+        if len(network) == 1 and network["kind"] in ("auto", "zero"):
+            network = network["kind"]
         d = self.diffusion
         target: Target = ("u0" if m.mean == "none" else "v") if d.target == "auto" else d.target
-        diffusion = Diffusion(getattr(Schedule, d.schedule)(d.n_steps), from_text(d.base), target, d.weight)
+        small = network == "auto" and m.mean != "none"
+        schedule = ("geometric" if small else "cosine") if d.schedule == "auto" else d.schedule
+        diffusion = Diffusion(getattr(Schedule, schedule)(d.n_steps), from_text(d.base), target, d.weight)
         residual: dict[str, Any] = {"mean": m.mean, "law": m.law, "residual_scale": m.residual_scale}
         return PDNO(
             network, diffusion, **residual, normalise=m.normalise, training=training, **shared, **self.reverse.model_dump()

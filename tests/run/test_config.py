@@ -39,14 +39,12 @@ def test_the_presets_of_the_paper_build_its_models(test, noisy) -> None:
 def test_auto_builds_the_default_model_and_fno_the_baseline() -> None:
     built = Config.preset("auto").build()
     assert isinstance(built, PDNO)
-    assert built.settings() == {**PDNO().settings(), "network": {"kind": "auto"}}
+    assert built.settings() == PDNO().settings()
     assert (built.training, built.normalise, built.budget) == (None, ("scalar", "scalar"), 600)
     assert (built.mean_model, built.diffusion.target) == ("auto", "v")
     assert isinstance(Config.preset("fno").build(), FNO)
     assert Config.preset("auto").with_set(["model.kind=fno"]).build().network == {"kind": "fno"}
-    assert (
-        Config.preset("auto").with_set(["model.mean=none"]).build().settings() == PDNO({"kind": "auto"}, mean=None).settings()
-    )
+    assert Config.preset("auto").with_set(["model.mean=none"]).build().settings() == PDNO(mean=None).settings()
 
 
 def test_settings_of_a_model_make_its_configuration() -> None:
