@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-mixture browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-purenoise bench-mixture browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -65,6 +65,14 @@ bench-few: $(READY)  ## small data sets, the default and textbook methods, half 
 
 bench-mixture: $(READY)  ## sample mixtures with the exact score in 128² nodes, ten minutes; update results/ and docs/
 	$(BIN)/python -m benchmarks.mixture
+	$(BIN)/python -m benchmarks.tables
+
+bench-darcy-noise: $(READY)  ## noise of Darcy flow, twenty minutes a model; BUDGET=SECONDS, ONLY='CASE …', POINTS='64 128', AGAIN=1
+	$(BIN)/python -m benchmarks.darcy_noise $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(POINTS),--points $(POINTS)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-purenoise: $(READY)  ## pure noise in small data sets, half an hour; BUDGET=SECONDS, ONLY='white correlated', AGAIN=1
+	$(BIN)/python -m benchmarks.purenoise $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## measure the training time of the default relative to its budget, a quarter of an hour; update results/ and docs/

@@ -16,6 +16,7 @@ STDS = (0.95, 1.05)  # aim of the ratio of standard deviations
 COVERAGE = (0.86, 0.94)  # aim of the coverage of 90 % intervals
 LARGEST = (0.80, 0.97)  # likewise, of values where the true spread is largest
 DISCRETE = 0.95  # coverage by draws of the truth above which a functional is discrete: there is no upper aim
+MOST_COMPONENTS = 4  # of the noise of Darcy flow
 LAW_METRICS = {  # heading → metric
     "CRPS": "crps_ratio",
     "energy score": "energy_ratio",
@@ -48,9 +49,8 @@ def laws(contents: dict[str, Any]) -> Table:
     """Return the table of the plain default on distributions with a known truth."""
     headings = ["distribution", "grid", *LAW_METRICS, "law selected", "training time (s)", "drawing time (s)"]
     lines, within = [headings], 0
-    for model, rows in _models(contents, ("test", "grid", "method")):
-        if model["method"] != "pdno":
-            continue
+    models = [pair for pair in _models(contents, ("test", "grid", "method")) if pair[0]["method"] == "pdno"]
+    for model, rows in sorted(models, key=lambda pair: list(RATIOS).index(pair[0]["grid"])):
         own, missed, cells = {row["metric"]: float(row["value"]) for row in rows}, 0, []
         for metric in LAW_METRICS.values():
             low, high = aim(metric, own, model["grid"])
@@ -63,6 +63,59 @@ def laws(contents: dict[str, Any]) -> Table:
     return lines, f"Bold values miss their aim; {within} of {len(lines) - 1} distributions meet all aims."
 
 
+def darcy_noise(contents: dict[str, Any]) -> Table:
+    """Return the table of the noise of Darcy flow: for each model the weights of the training set, then two inputs."""
+    headings = [
+        "noise",
+        "grid",
+        "input",
+        "weights",
+        "means",
+        "stds",
+        "W₁",
+        "W₁, training weights",
+        "error of m(a)",
+        "MRLE of m(a)",
+    ]
+    lines = [[*headings, "MRLE of members", "law selected", "training time (s)", "drawing time (s)", "memory (GB)"]]
+    for model, rows in _models(contents, ("test", "grid", "method")):
+        own = {row["metric"]: row["value"] for row in rows}
+        seconds = {row["metric"]: row["sample_seconds"] for row in rows}
+        name = [model["test"], model["grid"]]
+        mean = [f"{own[metric]:.4f}" for metric in ("mrle_mean_model", "mrle_debiased")]
+        end = [*mean, model["law"], f"{rows[0]['train_seconds']:.0f}", "", ""]
+        lines.append([*name, "training set", _listed(own, "training_weight"), "", "", "", "", "", *end])
+        for i in (1, 2):
+            lists = [_listed(own, f"input_{i}_{part}") for part in ("weight", "mean", "std")]
+            distances = [f"{own[f'input_{i}_{metric}']:.3f}" for metric in ("w1", "w1_training", "mean_error")]
+            cost = [f"{seconds[f'input_{i}_w1']:.3g}", f"{own[f'input_{i}_peak_gigabytes'] or 0:.2g}"]
+            lines.append(["", "", str(i), *lists, *distances, "", "", "", "", *cost])
+    return lines, ""
+
+
+def _listed(own: dict[str, Any], prefix: str) -> str:
+    """Return the values prefix_1, prefix_2, …"""
+    names = [f"{prefix}_{k}" for k in range(1, MOST_COMPONENTS + 1)]
+    return ", ".join(f"{own[name]:.3f}" for name in names if name in own)
+
+
+def purenoise(contents: dict[str, Any]) -> Table:
+    """Return the table of pure noise: coverage over seeds, and how often the noise was taken for something else."""
+    columns = ["noise", "pairs", "seeds", "90 % coverage", "lowest", "highest", "90 % coverage of the field's average"]
+    lines = [[*columns, "another law than Gaussian", "another mean than constant"]]
+    rows = contents["rows"]
+    for test, train in dict.fromkeys((row["test"], row["train"]) for row in rows):
+        own: dict[str, list[float]] = {}
+        for row in rows:
+            if (row["test"], row["train"]) == (test, train):
+                own.setdefault(row["metric"], []).append(row["value"])
+        values, average = own["coverage_90"], own["coverage_90_mean"]
+        coverage = [sum(values) / len(values), min(values), max(values), sum(average) / len(average)]
+        counts = [f"{sum(own[metric]):.0f} of {len(values)}" for metric in ("other_law", "other_mean")]
+        lines.append([test, str(train), str(len(values)), *(f"{value:.3f}" for value in coverage), *counts])
+    return lines, ""
+
+
 def _models(contents: dict[str, Any], fields: tuple[str, ...]) -> list[tuple[dict[str, Any], list[Row]]]:
     """Return each model with its rows, which have the same values of these fields."""
     return [
@@ -71,4 +124,4 @@ def _models(contents: dict[str, Any], fields: tuple[str, ...]) -> list[tuple[dic
     ]
 
 
-TABLES = {"results/laws.json": laws}
+TABLES = {"results/laws.json": laws, "results/darcy_noise.json": darcy_noise, "results/purenoise.json": purenoise}
