@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-mixture browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-purenoise bench-mixture browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,8 +51,12 @@ bench-auto: $(READY)  ## compare the default with baselines, an hour; DATA=FOLDE
 	$(BIN)/python -m benchmarks.auto $(if $(DATA),--data $(DATA)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 	$(BIN)/python -m benchmarks.tables
 
-bench-laws: $(READY)  ## distributions with a known truth, hours; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …'
-	$(BIN)/python -m benchmarks.laws $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS))
+bench-laws: $(READY)  ## 17 distributions with a known truth, an hour; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …', AGAIN=1
+	$(BIN)/python -m benchmarks.laws $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-laws-2d: $(READY)  ## six distributions with a known truth on 32 × 32 points, an hour; BUDGET, ONLY, METHODS and AGAIN as above
+	$(BIN)/python -m benchmarks.laws --grid 32x32 $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-few: $(READY)  ## small data sets, the default and textbook methods, half an hour; BUDGET=SECONDS, ONLY='NAME …', METHODS='NAME …', OUT=FILE
@@ -61,6 +65,14 @@ bench-few: $(READY)  ## small data sets, the default and textbook methods, half 
 
 bench-mixture: $(READY)  ## sample mixtures with the exact score in 128² nodes, ten minutes; update results/ and docs/
 	$(BIN)/python -m benchmarks.mixture
+	$(BIN)/python -m benchmarks.tables
+
+bench-darcy-noise: $(READY)  ## noise of Darcy flow, twenty minutes a model; BUDGET=SECONDS, ONLY='CASE …', POINTS='64 128', AGAIN=1
+	$(BIN)/python -m benchmarks.darcy_noise $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(POINTS),--points $(POINTS)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-purenoise: $(READY)  ## pure noise in small data sets, half an hour; BUDGET=SECONDS, ONLY='white correlated', AGAIN=1
+	$(BIN)/python -m benchmarks.purenoise $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## measure the training time of the default relative to its budget, a quarter of an hour; update results/ and docs/

@@ -1,22 +1,20 @@
 """Conditional distributions with a known truth, on 64 points of a periodic line: what users meet beside white Gaussian noise.
 
-Each law draws u given inputs a; scores of a model are divided by those of draws of the law itself.
+Each law draws u given inputs a, (sample, channel, *grid).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from pdno._typing import Array, Floats
-from pdno.evaluation import metrics
+from pdno._typing import Floats
 
-__all__ = ["LAWS", "POINTS", "inputs", "scores"]
+__all__ = ["LINE", "Gallery", "Law"]
 
 POINTS = 64
 X = (np.arange(POINTS) + 0.5) / POINTS
 LENGTH = 0.1  # of the field noise
-LEVEL = 0.9  # of the intervals whose coverage is measured
-SPREAD_TENTH = 0.9  # quantile of the true spread above which places count as those of largest spread
 
 Law = Callable[[Floats, np.random.Generator], Floats]
 
@@ -94,50 +92,33 @@ LAWS: dict[str, Law] = {
 }
 
 
-def scores(members: Array, truth: Array, observed: Array) -> dict[str, float]:
-    """Return scores of members and coverage of functionals, with draws of the truth for comparison.
+@dataclass(frozen=True)
+class Gallery:
+    """Laws on one grid.
 
     Args:
-        members: of the model, (member, sample, channel, point).
-        truth: draws of the law itself, likewise.
-        observed: one further draw of the law, (sample, channel, point).
-
-    Returns:
-        Ratios of CRPS and energy score to those of the truth, the ratio of standard deviations, and coverage of 90 % intervals
-        of values, of values where the true spread is largest, and of mean, maximum and roughness of the field. Channels count
-        in units of their standard deviation.
+        points: of each axis.
+        inputs: (count, seed) ↦ inputs, (count, 1, *grid).
+        laws: by name.
+        budget: seconds of training, by default.
+        command: that measures them.
     """
-    unit = observed.std(axis=(0, 2), keepdims=True)
-    members, truth, observed = members / unit, truth / unit, observed / unit
-    std, wide = members.std(axis=0, ddof=1), truth.std(axis=0, ddof=1)
-    largest = wide >= np.quantile(wide, SPREAD_TENTH)
-    inside = _inside(members, observed)
-    return {
-        "crps_ratio": metrics.crps(members, observed).value / metrics.crps(truth, observed).value,
-        "energy_ratio": metrics.energy_score(members, observed).value / metrics.energy_score(truth, observed).value,
-        "std_ratio": float(np.sqrt((std**2).mean() / (wide**2).mean())),
-        "coverage_90": float(inside.mean()),
-        "coverage_90_largest_spread": float(inside[largest].mean()),
-        **{
-            f"coverage_90_{name}": float(_inside(of(members), of(observed)).mean())
-            for name, of in {"mean": _mean, "maximum": _maximum, "roughness": _roughness}.items()
-        },
-    }
+
+    points: tuple[int, ...]
+    inputs: Callable[[int, int], Floats]
+    laws: Mapping[str, Law]
+    budget: float
+    command: str
+
+    @property
+    def grid(self) -> str:
+        """Name of the grid in results."""
+        return "x".join(map(str, self.points))
+
+    @property
+    def dims(self) -> str:
+        """Names of the axes."""
+        return ",".join(["sample", "channel", "x", "y"][: 2 + len(self.points)])
 
 
-def _inside(members: Array, observed: Array) -> Array:
-    low, high = np.quantile(members, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    rounding = 1e-9 * np.abs(observed).max()
-    return np.asarray((observed >= low - rounding) & (observed <= high + rounding))
-
-
-def _mean(u: Array) -> Array:
-    return np.asarray(u.mean(axis=-1))
-
-
-def _maximum(u: Array) -> Array:
-    return np.asarray(u.max(axis=-1))
-
-
-def _roughness(u: Array) -> Array:
-    return np.asarray(np.sqrt(np.square(np.diff(u, axis=-1)).mean(axis=-1)))
+LINE = Gallery((POINTS,), inputs, LAWS, 120.0, "make bench-laws")

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lawtables import TABLES
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- (results/\w+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -91,7 +93,7 @@ BY_PROBLEM: dict[str, dict[str, Cell]] = {  # tables of one line per problem: he
         "time / budget": ("pdno", "budget_fraction"),
         "MRLE of m(a)": ("pdno", "mrle_mean_model"),
     },
-    "results/laws.json": {
+    "results/laws.json field": {
         "CRPS": ("pdno-field", "crps_ratio"),
         "energy score": ("pdno-field", "energy_ratio"),
         "std": ("pdno-field", "std_ratio"),
@@ -117,6 +119,11 @@ BY_ROW: dict[str, dict[str, str]] = {  # tables of one line per row whose rows h
         "training time (s)": "train_seconds",
         "MRLE, the paper's PDNO": "paper",
     },
+}
+
+FILTERS: dict[str, Callable[[Row], bool]] = {  # word after the file → rows of the table
+    "brief": lambda row: row["paper"] is not None,
+    "field": lambda row: row["method"] == "pdno-field",
 }
 
 
@@ -177,17 +184,26 @@ def number(value: float) -> str:
 
 
 def table(source: str) -> str:
-    """Return the rows of a results file as a Markdown table."""
+    """Return the rows of a results file as a Markdown table; empty if nothing has been measured yet."""
     file, _, name = source.partition(" ")
-    results = json.loads((ROOT / file).read_text())
-    machine = results["machine"]
-    rows = [row for row in results["rows"] if name != "brief" or row["paper"] is not None]
-    lines = [f"Measured by `{rows[0]['command']}` on {machine['cores']} cores ({machine['processor']}), in `{file}`:", ""]
+    results = json.loads((ROOT / file).read_text()) if (ROOT / file).exists() else {"rows": []}
+    rows = list(filter(FILTERS.get(name), results["rows"]))
+    lines, note = lines_of(source, rows, results) if rows else ([], "")
+    if len(lines) <= 2:  # no more than the header
+        return ""
+    machine, commands = results["machine"], " and ".join(dict.fromkeys(f"`{row['command']}`" for row in rows))
+    first = f"Measured by {commands} on {machine['cores']} cores ({machine['processor']}), in `{file}`:"
+    return "\n".join([first, "", *lines, *(["", note] if note else [])]) + "\n"
+
+
+def lines_of(source: str, rows: list[Row], results: dict[str, Any]) -> tuple[list[str], str]:
+    """Return the lines of a table, and a sentence that follows it."""
+    if source in TABLES:
+        cells, note = TABLES[source](results)
+        return [*header(cells[0]), *map(line, cells[1:])], note
     if source in BY_METHOD:
-        lines += by_method(rows, BY_METHOD[source])
-    else:
-        lines += by_problem(rows, BY_PROBLEM[source]) if source in BY_PROBLEM else by_row(rows, BY_ROW.get(source, {}))
-    return "\n".join(lines) + "\n"
+        return by_method(rows, BY_METHOD[source]), ""
+    return by_problem(rows, BY_PROBLEM[source]) if source in BY_PROBLEM else by_row(rows, BY_ROW.get(source, {})), ""
 
 
 def render(text: str) -> str:
