@@ -32,7 +32,7 @@ def names(choice: Choice) -> list[str]:
 
 def test_exact_predictions_end_the_selection() -> None:
     choice = choose_mean("auto", data(curved=0.0), data(20, seed=1, curved=0.0), QUIET)
-    assert names(choice) == ["linear"]
+    assert names(choice) == ["constant", "linear"]
     assert choice.exact
     assert choice.reason == "Linear regression was selected: its predictions are exact up to rounding"
 
@@ -40,7 +40,7 @@ def test_exact_predictions_end_the_selection() -> None:
 def test_white_residuals_end_the_selection() -> None:
     held_out = data(60, 0.5, 1, curved=0.0)
     choice = choose_mean("auto", data(600, 0.5, curved=0.0), held_out, QUIET)
-    assert names(choice) == ["linear"]
+    assert names(choice) == ["constant", "linear"]
     assert choice.reason == "Linear regression was selected: its residuals are white noise"
     assert not choice.exact
     np.testing.assert_array_equal(choice.held_out, held_out.u - choice.mean(held_out.a))
@@ -65,13 +65,13 @@ def test_channels_count_alike_whatever_their_units() -> None:
     pairs = Pairs.of(a, np.concatenate([1e7 * a, np.sin(3 * a)], axis=1), dims=(dims, dims))
     choice = choose_mean("auto", pairs[:160], pairs[160:], QUIET)
     assert not choice.exact
-    assert choice.trials[0].error == pytest.approx(0.5, abs=0.1)  # one of two channels
+    assert choice.trials[1].error == pytest.approx(0.5, abs=0.1)  # one of two channels
 
 
 def test_the_best_on_held_out_pairs_is_selected() -> None:
     held_out = data(60, seed=1)
     choice = choose_mean("auto", data(300), held_out, QUIET)
-    assert names(choice) == ["linear", "kernel", "fno", "slim"]
+    assert names(choice) == ["constant", "linear", "kernel", "fno", "slim"]
     assert [trial.name for trial in choice.trials if trial.selected] == ["kernel"]
     errors = {trial.name: trial.error for trial in choice.trials}
     left = np.abs(held_out.u - choice.mean(held_out.a)).mean() / np.abs(held_out.u - data(300).u.mean(axis=0)).mean()
@@ -105,12 +105,13 @@ def test_only_networks_are_trained_on_varying_masks() -> None:
     masked = [Pairs.of(p.a, np.where(m, p.u, np.nan), mask="nan") for p, m in zip((pairs, held_out), masks, strict=True)]
     choice = choose_mean("auto", masked[0], masked[1], QUIET)
     assert {trial.name: trial.error is None for trial in choice.trials} == {
+        "constant": False,
         "linear": True,
         "kernel": True,
         "fno": False,
         "slim": False,
     }
-    assert "observed at different nodes" in choice.trials[0].description
+    assert "observed at different nodes" in choice.trials[1].description
     assert choice.mean.name == "network"
 
 
@@ -124,7 +125,7 @@ def test_a_kernel_that_does_not_fit_into_memory_is_skipped(monkeypatch) -> None:
 def test_each_candidate_is_logged() -> None:
     lines: list[str] = []
     choose_mean("auto", data(60), data(20, seed=1), replace(QUIET, log=lines.append))
-    assert [line.split(":")[0] for line in lines] == ["linear", "kernel", "fno", "slim"]
+    assert [line.split(":")[0] for line in lines] == ["constant", "linear", "kernel", "fno", "slim"]
     assert all(": relative error " in line and line.endswith(" s)") for line in lines)
 
 
@@ -132,7 +133,7 @@ def test_skipped_candidates_are_logged(monkeypatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr("pdno.mean.kernel.kernel.memory_allowed", lambda: 1000)
     choose_mean("auto", data(60), data(20, seed=1), replace(QUIET, log=lines.append))
-    assert lines[1].startswith("kernel: skipped, regression on ")
+    assert lines[2].startswith("kernel: skipped, regression on ")
 
 
 def test_auto_needs_held_out_pairs() -> None:
@@ -260,7 +261,7 @@ class Scripted(MeanSelection):
     def __init__(self, errors: dict[str, float], seconds: float = 1e4, **settings: object) -> None:
         terms = Terms(progress=False, **settings).within(seconds)
         super().__init__(data(20), data(10, seed=1), terms, (), "cell")
-        self.script, self.given = errors, dict[str, float | None]()
+        self.script, self.given = {"constant": 1.0, **errors}, dict[str, float | None]()
 
     def train(self, mean: Mean, name: str, terms: Terms) -> None:
         self.means[name], self.errors[name] = mean, np.full((10, 1), self.script[name])
@@ -280,7 +281,7 @@ def stopped_clock(monkeypatch) -> None:
     monkeypatch.setattr("pdno.learning.budget.time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
-SCREENED = ["linear", "kernel", "fno-screening", "slim-screening"]
+SCREENED = ["constant", "linear", "kernel", "fno-screening", "slim-screening"]
 
 
 @pytest.mark.usefixtures("stopped_clock")
@@ -299,7 +300,7 @@ def test_with_a_budget_networks_are_screened_first(fno, slim, more) -> None:
     selection = Scripted({**errors, "fno-extended": 0.6, "slim": 0.05, "fno": 0.06})
     choice = selection.result()
     assert names(choice) == SCREENED + more
-    assert set(names(choice)[2:]) <= set(CANDIDATES)
+    assert set(names(choice)[3:]) <= set(CANDIDATES)
     if more:
         assert choice.reason == "A slim UNet was selected: it has the smallest error on held-out pairs"
     else:
@@ -312,14 +313,14 @@ def test_with_a_budget_networks_are_screened_first(fno, slim, more) -> None:
 
 
 def test_longer_screening_may_change_the_selection() -> None:
-    errors = dict(zip([*SCREENED, "fno-extended", "fno"], (0.5, 0.4, 0.9, 0.3, 0.1, 0.02), strict=True))
+    errors = dict(zip([*SCREENED, "fno-extended", "fno"], (1.0, 0.5, 0.4, 0.9, 0.3, 0.1, 0.02), strict=True))
     assert "A Fourier neural operator was selected" in Scripted(errors).result().reason
 
 
 @pytest.mark.usefixtures("stopped_clock")
 def test_several_processes_do_not_decide_by_their_clocks() -> None:
     """Each network has a third of the budget, and nothing depends on the time that was taken."""
-    errors = dict(zip(SCREENED, (0.5, 0.4, 0.9, 0.3), strict=True))
+    errors = dict(zip(SCREENED, (1.0, 0.5, 0.4, 0.9, 0.3), strict=True))
     selection = Scripted(errors, devices=2)
     choice = selection.result()
     assert names(choice) == SCREENED
@@ -329,7 +330,7 @@ def test_several_processes_do_not_decide_by_their_clocks() -> None:
 
 def test_without_time_networks_are_skipped() -> None:
     choice = Scripted({"linear": 0.5, "kernel": 0.1}, seconds=5).result()
-    assert [trial.description for trial in choice.trials[2:]] == ["no time was left"] * 2
+    assert [trial.description for trial in choice.trials[3:]] == ["no time was left"] * 2
 
 
 @pytest.mark.parametrize(("sigma", "expected"), [(0.0, 32), (0.01, None)])

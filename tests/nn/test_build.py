@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pdno import UserError
-from pdno.nn import FNO, NETWORKS, Slim, Spectral, UNet, build
+from pdno.nn import FNO, NETWORKS, LocalFNO, Slim, Spectral, UNet, build
 
 
 def weights(network: nn.Module) -> torch.Tensor:
@@ -26,10 +26,10 @@ def test_names_and_settings(name, kind, time) -> None:
 @pytest.mark.parametrize(
     ("grid", "kind", "settings"),
     [
-        ((128,), UNet, {"base": 16, "multipliers": [1, 2, 4, 8]}),
-        ((16, 16), UNet, {"base": 16, "multipliers": [1, 2, 4]}),
-        ((4, 64), UNet, {"base": 16, "multipliers": [1]}),
-        ((3,), UNet, {"base": 16, "multipliers": [1]}),
+        ((128,), LocalFNO, {"modes": 25, "width": 48}),
+        ((16, 16), LocalFNO, {"modes": 10, "width": 40}),
+        ((4, 64), LocalFNO, {"modes": 10}),
+        ((3,), LocalFNO, {"modes": 25}),
         ((32, 32, 32), FNO, {"modes": 8, "width": 24}),
         ((6, 32, 32), FNO, {"modes": 3, "width": 24}),
     ],
@@ -40,11 +40,19 @@ def test_the_automatic_network_fits_the_grid(grid, kind, settings) -> None:
     assert settings.items() <= network.settings.items()
 
 
-def test_settings_without_a_name_are_those_of_the_automatic_network() -> None:
-    network = build({"base": 8}, (16, 16), 2, 1, True, seed=0)
+@pytest.mark.parametrize(("grid", "levels"), [((128,), 4), ((16, 16), 3), ((4, 64), 1), ((3,), 1)])
+def test_settings_of_a_unet_without_a_name_select_one_that_fits_the_grid(grid, levels) -> None:
+    network = build({"base": 8}, grid, 2, 1, True, seed=0)
     assert type(network) is UNet
     assert network.settings["base"] == 8
-    assert network.settings["multipliers"] == [1, 2, 4]
+    assert network.settings["multipliers"] == [1, 2, 4, 8][:levels]
+
+
+def test_settings_without_a_name_are_those_of_the_automatic_network() -> None:
+    network = build({"width": 8}, (16,), 2, 1, True, seed=0)
+    assert type(network) is LocalFNO
+    assert network.settings["width"] == 8
+    assert network(torch.ones(2, dtype=torch.long), torch.randn(2, 1, 16), torch.randn(2, 1, 16)).shape == (2, 1, 16)
 
 
 @pytest.mark.parametrize("name", ["fno", "spectral", "slim"])
