@@ -30,7 +30,7 @@ from .loop import Objective, Trained, train
 from .normalisation import Normalisation, Normalise
 from .settings import Training
 
-__all__ = ["NetworkOnPairs", "elements_of", "normalise_of"]
+__all__ = ["NetworkOnPairs", "device_of", "elements_of", "normalise_of"]
 
 TRAINING_SHARE = 0.9  # of the time that is left; the rest is for measurements
 VALIDATED = 256  # held-out pairs on which the validation loss is evaluated
@@ -192,11 +192,7 @@ class NetworkOnPairs:
         Raises:
             UserError: if this machine does not have the device.
         """
-        name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else DEVICES.get(device, device)
-        try:
-            self.module.to(name)
-        except (RuntimeError, AssertionError, NotImplementedError) as error:  # by device
-            raise UserError(f"this machine cannot compute on {device!r}: {str(error).splitlines()[0]}") from None
+        self.module.to(device_of(device))
 
     def state(self) -> State:
         """Return weights, normalisations and settings, to be saved; a module of the user is saved by its weights alone."""
@@ -230,6 +226,19 @@ class NetworkOnPairs:
         new = cls(module.eval(), spaces, normalisations, elements)
         new.updates = int(state.settings["updates"])
         return new
+
+
+def device_of(name: str) -> torch.device:
+    """Return the device of this name; "auto" is a GPU if there is one.
+
+    Raises:
+        UserError: if this machine does not have the device.
+    """
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else DEVICES.get(name, name)
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # by device
+        raise UserError(f"this machine cannot compute on {name!r}: {str(error).splitlines()[0]}") from None
 
 
 def elements_of(symmetries: Sequence[str | Own], spaces: Spaces, pairs: Pairs | None = None) -> tuple[Symmetry, ...]:

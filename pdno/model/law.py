@@ -19,6 +19,7 @@ from ..data.spaces import Spaces
 from ..data.support import Support
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
+from ..learning.network import device_of
 from ..mean.base import Mean, Posterior
 from ..mean.base import named_state as named_mean
 from ..mean.choice import Trial
@@ -74,7 +75,12 @@ class Law:
         return self.mean.parameters + sum(network.parameters for network in self.residual.networks)
 
     def to(self, device: str) -> None:
-        """Move all networks to a device."""
+        """Move all networks to a device.
+
+        Raises:
+            UserError: if this machine does not have the device.
+        """
+        device_of(device)
         self.mean.to(device)
         for network in self.residual.networks:
             network.to(device)

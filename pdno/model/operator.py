@@ -175,8 +175,8 @@ class PDNO(Surrogate):
             Support.of(pairs.u, pairs.mask),
             leaderboard=choice.trials,
             summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary),
-            history=tuple(row for network in selected.law.networks for row in network.history),
-            provenance={"updates": sum(network.updates for network in selected.law.networks)},
+            history=tuple(row for network in selected.networks for row in network.history),  # also of one that was not selected
+            provenance={"updates": sum(network.updates for network in selected.networks)},
         )
 
     def _learn_without_mean(

@@ -18,7 +18,7 @@ from ..learning.budget import Terms
 from ..mean.base import Mean
 from ..mean.choice import Choice
 from ..mean.choose import MeanSelection, choose_mean
-from ..residual.choose import LawChoice, LawSelection, MeanResiduals, candidates, choose_law
+from ..residual.choose import LINEAR, LawChoice, LawSelection, MeanResiduals, candidates, choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import ResidualLaw
@@ -33,7 +33,7 @@ __all__ = ["Search"]
 MEAN_SHARE = 0.85  # of the remaining time, for the mean of Gaussian residuals
 SHARED_SHARE = 0.55  # likewise, if residuals have a scale field
 LAW_SCREENING = 0.3  # of the remaining time, for screening laws before the mean is trained to the end
-SHARED = (Statistics.name, Diffused.name)  # laws of what a whole field shares
+SHARED = (LINEAR, Statistics.name, Diffused.name)  # laws of what a whole field shares
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Search:
             selected = self._laws(residuals).only(choice.law)
         else:
             selected = choose_law(law, residuals, self.gaussian, self.diffused, terms)
-        return choice, LawChoice(selected.law, [*selected.summary, *remarks])
+        return choice, replace(selected, summary=[*selected.summary, *remarks])
 
     def _both(self, held_out: Pairs, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:
         """Select mean and law together."""
@@ -105,7 +105,7 @@ class Search:
                 best = laws.screen(LAW_SCREENING).best()
         self._kept(replace(choice, law=best), plan)
         selected = laws.choice() if laws.reason else laws.only(best)
-        return choice, LawChoice(selected.law, [*selected.summary, *remarks])
+        return choice, replace(selected, summary=[*selected.summary, *remarks])
 
     def _laws(self, residuals: MeanResiduals, earlier: Sequence[str] = ()) -> LawSelection:
         return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms, earlier)

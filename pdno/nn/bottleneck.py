@@ -6,6 +6,8 @@ L is linear, and starts with the leading principal components of r; E is a netwo
 the nodes (mean and mean square), and starts with zero; D is a network on the grid with z as constant channels. r is the field
 to reconstruct, c the fields on which both are conditioned. The jitter δ, which is 0 after training, keeps D smooth in z and
 bounds the information that z carries.
+
+The linear bottleneck is z = L r and r̂ = L⁺ z, the projection of r on its principal components, and is not trained.
 """
 
 import math
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from .base import GridNetwork
 from .build import build
 
-__all__ = ["Bottleneck"]
+__all__ = ["Bottleneck", "LinearBottleneck"]
 
 POOLED = 32  # channels of the encoder, which are pooled
 HIDDEN = 64  # units between pooled channels and z
@@ -88,3 +90,40 @@ class Bottleneck(GridNetwork):
         constant = z.reshape(*z.shape, *(1,) * self.dim).expand(*z.shape, *c.shape[2:])
         out: Tensor = self.decoder(torch.cat([c, constant], 1))
         return out
+
+
+class LinearBottleneck(GridNetwork):
+    """The projection of r on K directions.
+
+    Args:
+        grid: number of points along each axis.
+        in_channels: channels of r, then of c, which is not used.
+        out_channels: channels of r.
+        latents: K.
+
+    `start` sets L, whose rows are orthogonal.
+    """
+
+    def __init__(self, grid: tuple[int, ...], in_channels: int, out_channels: int, latents: int = 1) -> None:
+        super().__init__(len(grid), in_channels, out_channels, False, None, latents=latents)
+        self.observed = out_channels
+        self.linear = nn.Linear(out_channels * math.prod(grid), latents, bias=False)
+
+    @torch.no_grad()
+    def start(self, directions: Tensor) -> None:
+        """Set L, (K, channel · node)."""
+        self.linear.weight.copy_(directions)
+
+    def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
+        return self.decode(x[:, self.observed :], self.encode(x))
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return z, (batch, K), of r and c in one tensor, (batch, channel, *grid)."""
+        z: Tensor = self.linear(x[:, : self.observed].flatten(1))
+        return z
+
+    def decode(self, c: Tensor, z: Tensor) -> Tensor:
+        """Return r̂, (batch, channel, *grid)."""
+        weight = self.linear.weight
+        back = weight / weight.square().sum(1, keepdim=True).clamp(min=1e-12)  # L⁺, as rows of L are orthogonal
+        return (z @ back).reshape(len(z), self.observed, *c.shape[2:])

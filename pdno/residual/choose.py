@@ -1,6 +1,6 @@
 r"""Selection of the residual law: candidates from cheap to costly, compared by one proper score on held-out pairs.
 
-    gaussian → resampled → scaled → statistics → diffusion
+    gaussian → resampled → linear statistics → scaled → statistics → diffusion
 
 The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A candidate replaces a cheaper one only if its
 score is lower than chance allows (`pdno.residual.compare`). Networks are first trained for a short time (screening); the best
@@ -21,18 +21,20 @@ from ..data.split import folds
 from ..errors import UserError
 from ..evaluation.whiteness import components_look_gaussian, looks_gaussian
 from ..learning.budget import Terms
+from ..learning.network import NetworkOnPairs
 from .build import LAWS
 from .compare import Difference
 from .diffused import Diffused
 from .gaussian import Gaussian
-from .law import ResidualLaw, Residuals
+from .law import ResidualLaw, Residuals, root_mean_square
 from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
 
-__all__ = ["Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidates", "choose_law"]
+__all__ = ["LINEAR", "Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidates", "choose_law"]
 
 FEWEST_PAIRS = 100  # training pairs for networks
+LINEAR = "linear statistics"  # statistics by principal components, without a network
 DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
 FEWEST_SECONDS = 2.0  # of screening a network
 TESTED_FIELDS = 2000  # whose leading components are tested
@@ -73,6 +75,7 @@ class Candidate:
         weight: share of the screening time, relative to other candidates.
         least_seconds: of the time that is left for laws, below which there is no time for it.
         fewest_pairs: training pairs that it needs.
+        required: whether the user asked for it: errors are then raised, otherwise they are reasons not to try it.
     """
 
     name: str
@@ -80,14 +83,22 @@ class Candidate:
     weight: float
     least_seconds: float = 0.0
     fewest_pairs: int = FEWEST_PAIRS
+    required: bool = False
 
 
 @dataclass(frozen=True)
 class LawChoice:
-    """The selected law, and the reasons in sentences."""
+    """The selected law.
+
+    Args:
+        law: trained.
+        summary: the reasons in sentences.
+        networks: of the law, or of a law that was trained and not selected.
+    """
 
     law: ResidualLaw
     summary: list[str]
+    networks: tuple[NetworkOnPairs, ...] = ()
 
 
 def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
@@ -101,11 +112,12 @@ def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
         return deepcopy(diffused).with_spread(gaussian.spread)
 
     if diffused.network != "auto":
-        return (Candidate(Diffused.name, diffusion, 1.0, fewest_pairs=1),)
+        return (Candidate(Diffused.name, diffusion, 1.0, fewest_pairs=1, required=True),)
     training = diffused.training if diffused.training.is_limited else None
     return (
-        Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.3),
-        Candidate(Statistics.name, lambda gaussian: Statistics(training=training), 0.7),
+        Candidate(LINEAR, lambda gaussian: Statistics("auto", Gaussian(), "linear", training), 0.2),
+        Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.25),
+        Candidate(Statistics.name, lambda gaussian: Statistics(training=training), 0.6),
         Candidate(Diffused.name, diffusion, 1.0, DIFFUSION_SECONDS),
     )
 
@@ -131,7 +143,7 @@ def choose_law(
     if law == diffused.name:
         gaussian.learn(residuals.measured, residuals.held_out, terms)
         diffused.with_spread(gaussian.spread).learn(residuals.train, residuals.held_out, terms)
-        return LawChoice(diffused, [diffused.describe(), *diffused.notes])
+        return LawChoice(diffused, [diffused.describe(), *diffused.notes], diffused.networks)
     made = {each.name: each.make for each in candidates(diffused)}
     if isinstance(law, str):
         new = gaussian if law == gaussian.name else made[law](gaussian) if law in made else LAWS[law]()
@@ -141,7 +153,7 @@ def choose_law(
         new.learn(residuals.train, residuals.held_out, terms)
     else:
         new.learn(residuals.measured, None if residuals.measured is residuals.held_out else residuals.held_out, terms)
-    return LawChoice(new, [new.describe()])
+    return LawChoice(new, [new.describe()], new.networks)
 
 
 @dataclass
@@ -186,8 +198,9 @@ class LawSelection:
 
     def __post_init__(self) -> None:
         self.budget = self.terms.left()
+        self.final = set[str]()  # names of laws that were trained for the remaining time
         self.gaussian.learn(self.residuals.measured, self.residuals.held_out, self.terms)
-        self._add(self.gaussian, 0.0)
+        self._add(Gaussian.name, self.gaussian, 0.0)
         self.reason = self._nothing_to_learn()
         if not self.residuals.exact and self.residuals.measured is self.residuals.train:
             self._train("resampled", lambda gaussian: Resampled(), self.terms)
@@ -196,9 +209,15 @@ class LawSelection:
     # Training
 
     def screen(self, share: float) -> "LawSelection":
-        """Train each network for a short time, together for this share of the remaining time; return the selection."""
+        """Train each network for a short time, together for this share of the remaining time; return the selection.
+
+        A single one is trained for all of the remaining time.
+        """
         total = self.terms.left(share)
         tried = [each for each in self.networks if self._has_time(each)]
+        if len(tried) == 1:
+            self.only(tried[0].name)
+            return self
         for each in tried:
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
             if seconds is not None and seconds < FEWEST_SECONDS:
@@ -212,16 +231,23 @@ class LawSelection:
         return self.only(self.best())
 
     def only(self, name: str) -> LawChoice:
-        """Train the law of this name for the remaining time, if it has a network; select the best law."""
+        """Train the law of this name for the remaining time, if it has a network; select the best law.
+
+        If it is that of linear statistics, the one with a network is trained, and compared with it.
+        """
+        name = Statistics.name if name == LINEAR else name
         network = next((each for each in self.networks if each.name == name), None)
-        if network is not None and (self.budget is not None or name not in self.trials):
-            self._train(name, network.make, self.terms.below(name))
+        if network is not None and name not in self.final and (self.budget is not None or name not in self.trials):
+            self.final.add(name)
+            self._train(name, network.make, self.terms)
         return self.choice()
 
     def choice(self) -> LawChoice:
         """Return the best law so far, with the reasons."""
         law = None if self.reason else self.trials[self.best()].law
-        return LawChoice(law or self.gaussian, self.summary())
+        trained = [trial.law.networks for trial in self.trials.values() if trial.law is not None and trial.law.networks]
+        networks = law.networks if law is not None and law.networks else trained[-1] if trained else ()
+        return LawChoice(law or self.gaussian, self.summary(), networks)
 
     def _has_time(self, each: Candidate) -> bool:
         pairs = len(self.residuals.train)
@@ -243,22 +269,24 @@ class LawSelection:
         try:
             law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
         except UserError as error:
+            if any(each.required for each in self.networks if each.name == name):
+                raise
             if name not in self.trials:
                 self._skip(name, str(error))
             return
         before = self.trials.get(name)
-        self._add(law, time.monotonic() - begin)
+        self._add(name, law, time.monotonic() - begin)
         after = self.trials[name]
         if before is not None and before.scores is not None and after.scores is not None:
             count = min(len(before.scores), len(after.scores))
             if before.scores[:count].mean() < after.scores[:count].mean():
                 self.trials[name] = before
 
-    def _add(self, law: ResidualLaw, seconds: float) -> None:
+    def _add(self, name: str, law: ResidualLaw, seconds: float) -> None:
         scores = self._scores(law)
-        self.trials[law.name] = _Trial(law, scores, seconds=seconds)
+        self.trials[name] = _Trial(law, scores, seconds=seconds)
         told = "" if scores is None else f"score {scores.mean():.3g} "
-        self.terms.log(f"{law.name}: {told}({seconds:.0f} s)")
+        self.terms.log(f"{name}: {told}({seconds:.0f} s)")
 
     def _scores(self, law: ResidualLaw) -> Array | None:
         """Return the score for each of some held-out pairs, fewer if time is short."""
@@ -266,17 +294,19 @@ class LawSelection:
         if held_out is None:
             return None
         few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(SCORE_SHARE), time.monotonic()
-        first = law.score(few)
+        unit = root_mean_square(held_out.values, held_out.mask)
+        first = law.score(few, unit=unit)
         seconds = (time.monotonic() - begin) / len(few)
         count = SCORE_PAIRS if limit is None else int(np.clip(limit / max(seconds, 1e-6), len(few), SCORE_PAIRS))
         more = held_out[len(few) : count]
-        return first if not len(more) else np.concatenate([first, law.score(more, first=len(few))])
+        return first if not len(more) else np.concatenate([first, law.score(more, first=len(few), unit=unit)])
 
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
         train, held_out = self.residuals.train, self.residuals.held_out
         if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED or len(train) < FOLDS:
             return
+        unit = root_mean_square(train.values, train.mask)
         for name in (Gaussian.name, Resampled.name):
             trial = self.trials[name]
             if trial.law is None:
@@ -284,7 +314,7 @@ class LawSelection:
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
-                scores[left] = copy.score(train[left])
+                scores[left] = copy.score(train[left], unit=unit)
             trial.crossed = scores
 
     # Comparison

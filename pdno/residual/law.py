@@ -24,7 +24,18 @@ from ..learning.network import NetworkOnPairs
 from ..symmetry import Symmetry
 from ..work.state import State
 
-__all__ = ["Density", "Expectation", "Inputs", "ResidualLaw", "Residuals", "Rows", "ignored_settings", "named_state", "normals"]
+__all__ = [
+    "Density",
+    "Expectation",
+    "Inputs",
+    "ResidualLaw",
+    "Residuals",
+    "Rows",
+    "ignored_settings",
+    "named_state",
+    "normals",
+    "root_mean_square",
+]
 
 T = TypeVar("T")
 SCORE_MEMBERS = 50  # drawn for each pair
@@ -187,16 +198,25 @@ class ResidualLaw(ABC):
         """Restore what `state` returned."""
 
     @final
-    def score(self, held_out: Residuals, members: int = SCORE_MEMBERS, seed: int = 0, first: int = 0, **sampling: Any) -> Array:
+    def score(
+        self,
+        held_out: Residuals,
+        members: int = SCORE_MEMBERS,
+        seed: int = 0,
+        first: int = 0,
+        unit: Array | None = None,
+        **sampling: Any,
+    ) -> Array:
         """Return ½ (CRPS + energy score) of draws for each held-out pair, (sample,); laws are compared by it.
 
-        Both are fair scores of values in units of the root mean square residual of each channel.
+        Both are fair scores.
 
         Args:
             held_out: residuals of held-out pairs.
             members: number of draws for each pair.
             seed: of the draws.
             first: number of the first pair, of which its draws are a function.
+            unit: of the values, (1, channel, 1, …); default: the root mean square residual of each channel.
             sampling: settings such as steps=20, as the law defines them.
         """
         inputs, total = held_out.inputs, len(held_out) * members
@@ -206,9 +226,7 @@ class ResidualLaw(ABC):
             places, numbers = np.divmod(np.arange(low, min(low + size, total)), members)
             drawn[numbers, places] = self.draw(inputs, Rows(seed, first + places, numbers, places), **sampling)
         values, mask = held_out.values, held_out.mask
-        seen, axes = True if mask is None else mask, (0, *range(2, values.ndim))
-        unit = np.sqrt(np.mean(values**2, axis=axes, keepdims=True, where=seen))
-        unit = np.where(unit > 0, unit, 1.0)
+        unit = root_mean_square(values, mask) if unit is None else unit
         drawn, values = drawn / unit, values / unit
         return np.asarray(0.5 * (crps(drawn, values, mask=mask).each + energy_score(drawn, values, mask=mask).each))
 
@@ -238,6 +256,13 @@ def named_state(law: ResidualLaw) -> State:
     """Return the state of a law with its name, from which `pdno.residual.law_from_state` restores it."""
     state = law.state()
     return State({"name": law.name, **state.settings}, state.arrays, state.parts)
+
+
+def root_mean_square(values: Array, mask: Array | None = None) -> Array:
+    """Return the root mean square of observed values per channel, 1 where it is 0: (1, channel, 1, …)."""
+    axes = (0, *range(2, values.ndim))
+    size = np.sqrt(np.mean(values**2, axis=axes, keepdims=True, where=True if mask is None else mask))
+    return np.where(size > 0, size, 1.0)
 
 
 def ignored_settings(sampling: dict[str, Any], max_steps: int | None = None) -> None:

@@ -90,7 +90,7 @@ class Scaled(ResidualLaw):
         kind = ("local" if len(inner.u_shape) <= 3 else "fno") if self.network == "auto" else self.network
         net = NetworkOnPairs.build(kind, pairs, inner, terms)
         self.networks = (net,)
-        net.train(_likelihood(net), pairs, validation, self._loop(terms), terms.below("scaled"), {"law": self.name})
+        net.train(_likelihood(net), pairs, validation, self._loop(terms), terms, {"law": self.name})
         sigma = self._sigma(residuals.inputs, spaces)
         e = residuals.values / sigma
         if held_out is not None:  # in-sample residuals are too small

@@ -9,11 +9,10 @@ distribution of z and s is a conditional mixture (`pdno.residual.mixture`). This
 coarse part of K + 1 numbers; a member takes one evaluation of D.
 """
 
-import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ from ..learning.normalisation import Normalisation
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
-from ..nn.bottleneck import Bottleneck
+from ..nn.bottleneck import Bottleneck, LinearBottleneck
 from ..work.state import State
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
@@ -46,7 +45,11 @@ MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
 MIXTURE_SECONDS = 15.0  # at most for the mixture
 BLOCK_VALUES = 2**20  # values of fields that are encoded at a time
-MEAN_DRAWS = 128  # of z, for the mean
+MEAN_DRAWS = 512  # of z, for the mean
+FEWEST_MEAN_DRAWS = 64  # for large fields
+MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there are fewer than that of the fewest draws
+MOST_LATENTS = 4  # K, at most, if it is counted
+LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
 PRINCIPAL_FIELDS = 1000  # from which the first directions are computed
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
@@ -58,10 +61,12 @@ class Statistics(ResidualLaw, Expectation):
     """A few numbers that a whole field shares, and the field given them.
 
     Args:
-        latents: K, number of shared numbers beside the size of the rest.
+        latents: K, number of shared numbers beside the size of the rest; "auto" takes the principal components that have more
+            than a twentieth of the variance, one to four.
         rest: untrained law of the rest, which is copied; default: `Gaussian()` or `Scaled()`, whichever is better on held-out
             pairs.
-        network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a slim UNet in two.
+        network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a slim UNet in two; "linear": the
+            projection on principal components, which needs no training.
         training: settings of the loop; default: as many updates as the time allows.
     """
 
@@ -70,9 +75,14 @@ class Statistics(ResidualLaw, Expectation):
     call_values: ClassVar[int] = 2**17
 
     def __init__(
-        self, latents: int = 1, rest: ResidualLaw | None = None, network: str = "auto", training: Training | None = None
+        self,
+        latents: int | Literal["auto"] = 1,
+        rest: ResidualLaw | None = None,
+        network: str = "auto",
+        training: Training | None = None,
     ) -> None:
-        self.latents, self.network, self.training = latents, network, training
+        self.latents = 1 if latents == "auto" else latents
+        self.count_latents, self.network, self.training = latents == "auto", network, training
         self.rest_candidates = (Gaussian(), Scaled(training=training)) if rest is None else (deepcopy(rest),)
         self.rest: ResidualLaw = self.rest_candidates[0]
         self._spaces = Spaces((), (0,))
@@ -124,10 +134,15 @@ class Statistics(ResidualLaw, Expectation):
         pairs = network_pairs(residuals, self._spaces, residuals.values)
         validation = None if held_out is None else network_pairs(held_out, self._spaces, held_out.values)
         spaces = Spaces.of(pairs, kind=self._spaces.kind)
+        directions, variances = _principal(Normalisation.of(pairs.u, "scalar").normalise(pairs.u), MOST_LATENTS)
+        if self.count_latents:
+            self.latents = max(1, int((variances > LEAST_VARIANCE).sum()))
         module = self._module(spaces, terms.seed)
-        module.start(torch.as_tensor(_principal(Normalisation.of(pairs.u, "scalar").normalise(pairs.u), self.latents)))
+        module.start(torch.as_tensor(directions[: self.latents]))
         net = NetworkOnPairs.build(module, pairs, spaces, terms)
         self.networks = (net,)
+        if self.network == "linear":
+            return
         training = self.training
         if training is None:
             rate = 4e-3 if self._kind(spaces) == "fno" else 2e-3
@@ -151,7 +166,7 @@ class Statistics(ResidualLaw, Expectation):
             return loss
 
         settings = {"latents": self.latents, "kind": self._kind(spaces)}
-        net.train(objective, pairs, validation, training, share.below("statistics"), settings)
+        net.train(objective, pairs, validation, training, share, settings)
 
     @property
     def net(self) -> NetworkOnPairs:
@@ -165,15 +180,17 @@ class Statistics(ResidualLaw, Expectation):
         return self.networks[0]
 
     @property
-    def bottleneck(self) -> Bottleneck:
+    def bottleneck(self) -> Bottleneck | LinearBottleneck:
         """Encoder and decoder."""
-        module: Bottleneck = self.net.module  # type: ignore[assignment]
+        module: Bottleneck | LinearBottleneck = self.net.module  # type: ignore[assignment]
         return module
 
     def _kind(self, spaces: Spaces) -> str:
         return ("slim" if len(spaces.u_shape) == 3 else "fno") if self.network == "auto" else self.network
 
-    def _module(self, spaces: Spaces, seed: int) -> Bottleneck:
+    def _module(self, spaces: Spaces, seed: int) -> Bottleneck | LinearBottleneck:
+        if self.network == "linear":
+            return LinearBottleneck(spaces.u_shape[1:], spaces.channels, spaces.u_shape[0], self.latents)
         periodic = tuple(kind == "periodic" for kind in spaces.kind)
         sizes = {"in_channels": spaces.channels + self.latents, "out_channels": spaces.u_shape[0], "latents": self.latents}
         return Bottleneck(spaces.u_shape[1:], **sizes, kind=self._kind(spaces), seed=seed, periodic=periodic)
@@ -226,7 +243,7 @@ class Statistics(ResidualLaw, Expectation):
         numbers = mixture(rows.places, *_draws(rows, self.latents + 1))
         z, size = numbers[:, :-1], np.exp(numbers[:, -1])
         places = torch.as_tensor(rows.places)
-        field = self._decoded(condition[places], self.net.tensor(np.clip(z, -math.sqrt(3), math.sqrt(3))))
+        field = self._decoded(condition[places], self.net.tensor(z))
         some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
         inner = self._inner(some, some.mean + field, z, size)
         e = self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places))))
@@ -236,14 +253,15 @@ class Statistics(ResidualLaw, Expectation):
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
         """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
-        stream, half = generator(seed, "statistics/mean", 0), MEAN_DRAWS // 2
+        count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, FEWEST_MEAN_DRAWS, MEAN_DRAWS))
+        stream, half = generator(seed, "statistics/mean", 0), count // 2
         uniform = (stream.permutation(half) + stream.random(half)) / half
         normal = stream.standard_normal((half, self.latents + 1))
         uniform, normal = np.tile(uniform, 2), np.concatenate([normal, -normal])
         out = np.empty(inputs.mean.shape)
         size = self.rows_of_call(inputs.mean.shape[1:])
         for place in range(len(inputs)):
-            z = np.clip(mixture(np.full(len(uniform), place), uniform, normal)[:, :-1], -math.sqrt(3), math.sqrt(3))
+            z = mixture(np.full(len(uniform), place), uniform, normal)[:, :-1]
             parts = [z[low : low + size] for low in range(0, len(z), size)]
             fields = (self._decoded(condition[[place] * len(part)], self.net.tensor(part)).sum(axis=0) for part in parts)
             out[place] = sum(fields) / len(z)
@@ -258,15 +276,20 @@ class Statistics(ResidualLaw, Expectation):
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)
-        return 1 + max(self.rest.evaluations(**sampling), len(self.rest.networks))
+        return int(self.network != "linear") + max(self.rest.evaluations(**sampling), len(self.rest.networks))
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
         numbers = f"{self.latents} number{'s' if self.latents > 1 else ''} that a whole field shares and the size of the rest"
         return (
-            f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from a network with "
-            f"{self.net.parameters:,} parameters, trained for {self.net.updates} steps. The rest: {self.rest.describe()}"
+            f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from {self._decoder_in_words()}. "
+            f"The rest: {self.rest.describe()}"
         )
+
+    def _decoder_in_words(self) -> str:
+        if self.network == "linear":
+            return "principal components"
+        return f"a network with {self.net.parameters:,} parameters, trained for {self.net.updates} steps"
 
     # Saving
 
@@ -308,14 +331,19 @@ def _ratio(new: Array, train: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(squares[0] / np.maximum(squares[1], TINY), 1.0)))
 
 
-def _principal(values: Array, count: int) -> Array:
-    """Return the leading principal directions of fields, divided by the standard deviation along them: (count, value)."""
+def _principal(values: Array, count: int) -> tuple[Array, Array]:
+    """Return the leading principal directions of fields, and their shares of the variance.
+
+    Directions are divided by the standard deviation along them: (count, value).
+    """
     flat = values[:: max(1, len(values) // PRINCIPAL_FIELDS)].reshape(-1, values[0].size)
     flat = flat - flat.mean(axis=0)
     squares, left = np.linalg.eigh(flat @ flat.T)
+    shares = squares[::-1][:count] / max(squares.sum(), TINY)
     squares, left = squares[::-1][:count], left[:, ::-1][:, :count]
     directions = (left / np.maximum(squares, TINY)).T @ flat * np.sqrt(len(flat))
-    return np.pad(directions, ((0, count - len(directions)), (0, 0)))
+    missing = count - len(directions)
+    return np.pad(directions, ((0, missing), (0, 0))), np.pad(shares, (0, missing))
 
 
 def _draws(rows: Rows, size: int) -> tuple[Array, Array]:
