@@ -95,14 +95,14 @@ class Search:
         laws = self._laws(residuals)
         if not laws.reason:
             laws.screen(LAW_SCREENING)
-        best = laws.best()
+        best = laws.promising()
         if reason is None and best not in SHARED:
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
             residuals, remarks = self._decomposed(choice, self.terms)
             laws = self._laws(residuals, [name for name, trial in laws.trials.items() if trial.law is not None])
             if not laws.reason and best != Scaled.name:
-                best = laws.screen(LAW_SCREENING).best()
+                best = laws.screen(LAW_SCREENING).promising()
         self._kept(replace(choice, law=best), plan)
         selected = laws.choice() if laws.reason else laws.only(best)
         return choice, replace(selected, summary=[*selected.summary, *remarks])

@@ -26,6 +26,7 @@ from ..learning.network import OWN
 from ..mean.choice import Trial
 from ..symmetry import Own
 from ..work import checkpoint
+from ..work.engine import check_engine
 from ..work.state import State
 from .law import Given, Law
 from .members import TOLERANCE
@@ -164,6 +165,7 @@ class Surrogate(ABC):
             progress: show progress bars on terminals.
         """
         self.law = None
+        check_engine(device, devices, precision)
         deadline = None if self.budget is None else time.monotonic() + self.budget
         for part in (pairs, validation):
             if part is not None:

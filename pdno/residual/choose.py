@@ -44,7 +44,8 @@ SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
-FEWEST_SCORED = 24  # pairs, if time is short
+FEWEST_SCORED = 50  # pairs, if time is short
+SCORE_MEMBERS = 16  # drawn for each pair: the scores are fair, and their error is that of the pairs
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,8 @@ class LawSelection:
         return self
 
     def finish(self) -> LawChoice:
-        """Train the best network of the screening for the remaining time; select the best law."""
-        return self.only(self.best())
+        """Train the most promising law of the screening for the remaining time; select the best law."""
+        return self.only(self.promising())
 
     def only(self, name: str) -> LawChoice:
         """Train the law of this name for the remaining time, if it has a network; select the best law.
@@ -295,11 +296,11 @@ class LawSelection:
             return None
         few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(SCORE_SHARE), time.monotonic()
         unit = root_mean_square(held_out.values, held_out.mask)
-        first = law.score(few, unit=unit)
+        first = law.score(few, SCORE_MEMBERS, unit=unit)
         seconds = (time.monotonic() - begin) / len(few)
         count = SCORE_PAIRS if limit is None else int(np.clip(limit / max(seconds, 1e-6), len(few), SCORE_PAIRS))
         more = held_out[len(few) : count]
-        return first if not len(more) else np.concatenate([first, law.score(more, first=len(few), unit=unit)])
+        return first if not len(more) else np.concatenate([first, law.score(more, SCORE_MEMBERS, first=len(few), unit=unit)])
 
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
@@ -314,10 +315,22 @@ class LawSelection:
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
-                scores[left] = copy.score(train[left], unit=unit)
+                scores[left] = copy.score(train[left], SCORE_MEMBERS, unit=unit)
             trial.crossed = scores
 
     # Comparison
+
+    def promising(self) -> str:
+        """Return the law with the lowest score of those that are better than a Gaussian by more than chance allows.
+
+        It is trained further before it is compared with cheaper ones, see `best`.
+        """
+        better = {}
+        for name in self.trials:
+            difference = self._difference(Gaussian.name, name)
+            if difference is not None and difference.is_decisive:
+                better[name] = difference.gain
+        return max(better, key=lambda name: better[name]) if better else Gaussian.name
 
     def best(self) -> str:
         """Return the name of the best law: a costlier one must be better than chance allows."""

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import UserError, nearest
 
-__all__ = ["cores", "fabric", "is_first", "memory_allowed", "run"]
+__all__ = ["check_engine", "cores", "fabric", "is_first", "memory_allowed", "run"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,6 +43,19 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
 
 
+def check_engine(device: str, devices: int, precision: str) -> None:
+    """Check the settings of `fabric`.
+
+    Raises:
+        UserError: if one is unknown.
+    """
+    for setting, value, allowed in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
+        if value not in allowed:
+            raise UserError(f"{setting} {value!r} is unknown; {nearest(value, allowed)}")
+    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
+        raise UserError(f"devices = {devices!r}: expected a whole number of at least 1")
+
+
 def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -> Any:
     """Launch the device, precision and processes of a training run.
 
@@ -58,11 +71,7 @@ def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -
     Raises:
         UserError: if an argument is unknown, or this machine does not have the device.
     """
-    for setting, value, allowed in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
-        if value not in allowed:
-            raise UserError(f"{setting} {value!r} is unknown; {nearest(value, allowed)}")
-    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
-        raise UserError(f"devices = {devices!r}: expected a whole number of at least 1")
+    check_engine(device, devices, precision)
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 

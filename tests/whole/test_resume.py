@@ -314,7 +314,7 @@ def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
     pairs = pdno.Pairs.of(a, np.tanh(a * a[..., ::-1]))
 
     def learned(stop: bool) -> pdno.PDNO:
-        model = pdno.PDNO(budget=12.0)
+        model = pdno.PDNO(budget=14.0)
 
         def tell(text: str) -> None:
             if stop and text.startswith("fno-screening"):
@@ -328,7 +328,13 @@ def test_a_default_run_killed_while_it_tries_networks_goes_on(tmp_path) -> None:
     steps = (tmp_path / "run" / "fno-screening" / "metrics.jsonl").read_bytes()
     model = learned(stop=False)
     assert (tmp_path / "run" / "fno-screening" / "metrics.jsonl").read_bytes() == steps
-    assert [trial.name for trial in model.leaderboard][:4] == ["linear", "kernel", "fno-screening", "slim-screening"]
+    assert [trial.name for trial in model.leaderboard][:5] == [
+        "constant",
+        "linear",
+        "kernel",
+        "fno-screening",
+        "slim-screening",
+    ]
 
 
 @pytest.mark.parametrize("mean", ["kernel", pytest.param({"name": "slim", "widths": [8]}, marks=pytest.mark.slow)])
