@@ -45,7 +45,8 @@ ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compa
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FEWEST_SCORED = 50  # pairs, if time is short
-SCORE_MEMBERS = 16  # drawn for each pair: the scores are fair, and their error is that of the pairs
+SCORE_MEMBERS = 64  # drawn for each pair: with few, scores of laws of what a field shares are noisy
+FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class LawSelection:
         network = next((each for each in self.networks if each.name == name), None)
         if network is not None and name not in self.final and (self.budget is not None or name not in self.trials):
             self.final.add(name)
-            self._train(name, network.make, self.terms)
+            self._train(name, network.make, self.terms.within(self.terms.left(FINAL_TRAINING)))
         return self.choice()
 
     def choice(self) -> LawChoice:
@@ -284,17 +285,18 @@ class LawSelection:
                 self.trials[name] = before
 
     def _add(self, name: str, law: ResidualLaw, seconds: float) -> None:
-        scores = self._scores(law)
+        scores = self._scores(law, 1.0 if name in self.final else SCORE_SHARE)
         self.trials[name] = _Trial(law, scores, seconds=seconds)
         told = "" if scores is None else f"score {scores.mean():.3g} "
         self.terms.log(f"{name}: {told}({seconds:.0f} s)")
 
-    def _scores(self, law: ResidualLaw) -> Array | None:
-        """Return the score for each of some held-out pairs, fewer if time is short."""
+    def _scores(self, law: ResidualLaw, share: float) -> Array | None:
+        """Return the score for each of some held-out pairs, as many as this share of the remaining time allows."""
         held_out = self.residuals.held_out
         if held_out is None:
             return None
-        few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(SCORE_SHARE), time.monotonic()
+        law.score(held_out[:1], 2)  # the first draws include set-up
+        few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(share), time.monotonic()
         unit = root_mean_square(held_out.values, held_out.mask)
         first = law.score(few, SCORE_MEMBERS, unit=unit)
         seconds = (time.monotonic() - begin) / len(few)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdno.nn.bottleneck import JITTER, Bottleneck
+from pdno.nn.bottleneck import JITTER, Bottleneck, LinearBottleneck
 
 
 def with_jitter(x: torch.Tensor, latents: int = 1, eta: float = 0.0) -> torch.Tensor:
@@ -46,3 +46,15 @@ def test_the_output_depends_on_the_field_only_through_z() -> None:
     first, second = (net(with_jitter(torch.cat([field, c], 1))) for field in (r, other))
     torch.testing.assert_close(first, second)
     assert np.abs((net(with_jitter(torch.cat([r + 1, c], 1))) - first).detach().numpy()).max() > 1e-6
+
+
+def test_the_linear_bottleneck_is_a_projection() -> None:
+    """Two orthogonal directions of any length: the field is its own reconstruction if it is in their span."""
+    net = LinearBottleneck((8,), in_channels=2, out_channels=1, latents=2)
+    directions = torch.stack([torch.ones(8), 3 * torch.tensor([1.0, -1] * 4)])
+    net.start(directions)
+    fields = (torch.tensor([[2.0, -0.5]]) @ directions)[:, None]
+    c = torch.randn(1, 1, 8)
+    torch.testing.assert_close(net(torch.cat([fields, c], 1)), fields)
+    other = fields + torch.tensor([1.0, 1, -1, -1] * 2)  # orthogonal to both
+    torch.testing.assert_close(net(torch.cat([other, c], 1)), fields)

@@ -54,6 +54,7 @@ CASES = {
     "resampled of different sizes": lambda: trained(Resampled(), True),
     "scaled": lambda: trained(Scaled(training=TWO)),
     "statistics": lambda: trained(Statistics(2, training=TWO)),
+    "statistics by principal components": lambda: trained(Statistics("auto", Gaussian("scalar"), "linear")),
     "statistics and diffusion": lambda: trained(
         Statistics(1, Diffused(TINY, SHORT, training=TWO, search_steps=False), training=TWO)
     ),

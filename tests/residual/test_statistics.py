@@ -72,3 +72,28 @@ def test_outputs_at_varying_nodes_are_refused() -> None:
 def test_it_must_be_trained_first() -> None:
     with pytest.raises(UserError, match="has not been trained"):
         Statistics().describe()
+
+
+# Principal components in place of a network
+
+
+def offsets(count: int, seed: int) -> Residuals:
+    """Return one of three offsets for a whole field, with white noise of .02, .1 and .2."""
+    rng = np.random.default_rng(seed)
+    a, k = rng.standard_normal((count, 1, 24)), rng.integers(0, 3, (count, 1, 1))
+    values = np.array([-1.0, 0.0, 1.0])[k] + np.array([0.02, 0.1, 0.2])[k] * rng.standard_normal(a.shape)
+    return Residuals(pairs_of(a, values), values)
+
+
+def test_linear_statistics_have_the_offsets_and_the_sizes_of_the_rest() -> None:
+    law = Statistics("auto", Gaussian(), "linear").learn(offsets(800, 0), offsets(150, 1), QUIET)
+    assert law.latents == 1
+    assert law.evaluations() == 0
+    rows = Rows(0, np.zeros(3000, int), np.arange(3000), np.zeros(3000, int))
+    draws = law.draw(offsets(1, 2).inputs, rows)[:, 0]
+    means, nearest = draws.mean(axis=1), np.round(draws.mean(axis=1))
+    assert np.mean(np.abs(means - nearest) < 0.15) > 0.97
+    rough = np.sqrt(np.mean(np.diff(draws, axis=1) ** 2, axis=1) / 2)
+    for offset, size in ((-1, 0.02), (0, 0.1), (1, 0.2)):
+        assert np.mean(nearest == offset) == pytest.approx(1 / 3, abs=0.06)
+        assert np.median(rough[nearest == offset]) == pytest.approx(size, rel=0.25)
