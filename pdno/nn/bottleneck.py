@@ -1,11 +1,11 @@
 r"""A network with a bottleneck: what a whole field shares, compressed to a few numbers.
 
-    z = √3 tanh((L r + E(r, c))/√3),        r̂ = D(c, z + δη),    η ~ N(0, I)
+    z = √3 tanh((L r + E(P r, Q c))/√3),        r̂ = D(c, z + δη),    η ~ N(0, I)
 
-L is linear, and starts with the leading principal components of r; E is a network on the grid whose channels are pooled over
-the nodes (mean and mean square), and starts with zero; D is a network on the grid with z as constant channels. r is the field
-to reconstruct, c the fields on which both are conditioned. The jitter δ, which is 0 after training, keeps D smooth in z and
-bounds the information that z carries.
+L, P and Q are linear and start with leading principal components of r and of c; E is a small dense network, and starts with
+zero; D is a network on the grid with z as constant channels. r is the field to reconstruct, c the fields on which both are
+conditioned. The jitter δ, which is 0 after training, keeps D smooth in z and bounds the information that z carries. The encoder
+is cheap: nearly all of the time is for D.
 
 The linear bottleneck is z = L r and r̂ = L⁺ z, the projection of r on its principal components, and is not trained.
 """
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from .base import GridNetwork
 from .build import build
 
-__all__ = ["Bottleneck", "LinearBottleneck"]
+__all__ = ["COMPONENTS", "Bottleneck", "LinearBottleneck"]
 
-POOLED = 32  # channels of the encoder, which are pooled
-HIDDEN = 64  # units between pooled channels and z
+COMPONENTS = 32  # of r, and of c, that the encoder sees
+HIDDEN = 128  # units of the two hidden layers of the encoder
 JITTER = 0.03  # δ, in units of the standard deviation of a uniform z
 RANGE = math.sqrt(3)  # of z: a uniform distribution then has unit variance
 
@@ -34,11 +34,11 @@ class Bottleneck(GridNetwork):
         in_channels: channels of r, then of c, then of η, which is constant on the grid.
         out_channels: channels of r.
         latents: K.
-        kind: of the two networks, see `pdno.nn.build`.
+        kind: of the decoder, see `pdno.nn.build`.
         seed: of the initial weights.
         periodic: whether each axis is periodic.
 
-    `start` sets L.
+    `start` sets L, P and Q.
 
     >>> net = Bottleneck((32,), in_channels=5, out_channels=1, latents=2)
     >>> x = torch.randn(4, 3, 32)
@@ -58,21 +58,25 @@ class Bottleneck(GridNetwork):
     ) -> None:
         super().__init__(len(grid), in_channels, out_channels, False, None, latents=latents)
         self.observed, self.latents = out_channels, latents
-        conditions = in_channels - out_channels - latents
-        self.trunk = build(kind, grid, in_channels - latents, POOLED, False, seed, periodic)
-        self.decoder = build(kind, grid, conditions + latents, out_channels, False, seed + 1, periodic)
+        conditions, nodes = in_channels - out_channels - latents, math.prod(grid)
+        self.decoder = build(kind, grid, conditions + latents, out_channels, False, seed, periodic)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
             last = nn.Linear(HIDDEN, latents)
-            self.head = nn.Sequential(nn.Linear(2 * POOLED, HIDDEN), nn.GELU(), last)
-            self.linear = nn.Linear(out_channels * math.prod(grid), latents, bias=False)
+            layers = [nn.Linear(2 * COMPONENTS, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), last]
+            self.encoder = nn.Sequential(*layers)
+            self.linear = nn.Linear(out_channels * nodes, latents, bias=False)
+            self.of_r = nn.Linear(out_channels * nodes, COMPONENTS, bias=False)
+            self.of_c = nn.Linear(conditions * nodes, COMPONENTS, bias=False)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
 
     @torch.no_grad()
-    def start(self, directions: Tensor) -> None:
-        """Set L, (K, channel · node)."""
-        self.linear.weight.copy_(directions)
+    def start(self, of_r: Tensor, of_c: Tensor) -> None:
+        """Set L and P, and Q: directions of r and of c, (COMPONENTS, channel · node)."""
+        self.linear.weight.copy_(of_r[: self.latents])
+        self.of_r.weight.copy_(of_r)
+        self.of_c.weight.copy_(of_c)
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
         fields, eta = x[:, : -self.latents], x[:, -self.latents :].flatten(2)[:, :, 0]
@@ -80,9 +84,8 @@ class Bottleneck(GridNetwork):
 
     def encode(self, x: Tensor) -> Tensor:
         """Return z, (batch, K), of r and c in one tensor, (batch, channel, *grid)."""
-        y = self.trunk(x).flatten(2)
-        z: Tensor = self.linear(x[:, : self.observed].flatten(1))
-        z = z + self.head(torch.cat([y.mean(2), y.square().mean(2)], 1))
+        r, c = x[:, : self.observed].flatten(1), x[:, self.observed :].flatten(1)
+        z: Tensor = self.linear(r) + self.encoder(torch.cat([self.of_r(r), self.of_c(c)], 1))
         return RANGE * torch.tanh(z / RANGE)
 
     def decode(self, c: Tensor, z: Tensor) -> Tensor:
@@ -106,13 +109,13 @@ class LinearBottleneck(GridNetwork):
 
     def __init__(self, grid: tuple[int, ...], in_channels: int, out_channels: int, latents: int = 1) -> None:
         super().__init__(len(grid), in_channels, out_channels, False, None, latents=latents)
-        self.observed = out_channels
+        self.observed, self.latents = out_channels, latents
         self.linear = nn.Linear(out_channels * math.prod(grid), latents, bias=False)
 
     @torch.no_grad()
-    def start(self, directions: Tensor) -> None:
-        """Set L, (K, channel · node)."""
-        self.linear.weight.copy_(directions)
+    def start(self, of_r: Tensor, of_c: Tensor) -> None:
+        """Set L to the first K directions of r, (COMPONENTS, channel · node); those of c are not used."""
+        self.linear.weight.copy_(of_r[: self.latents])
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
         return self.decode(x[:, self.observed :], self.encode(x))

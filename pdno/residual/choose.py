@@ -42,6 +42,7 @@ SCREENING = 0.35  # of the time, for screening all networks
 SCORE_PAIRS = 200  # held-out pairs on which laws are compared
 SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
+PROMISING = 0.2  # share of the variance that a few numbers explain beyond principal components
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FEWEST_SCORED = 50  # pairs, if time is short
@@ -323,16 +324,17 @@ class LawSelection:
     # Comparison
 
     def promising(self) -> str:
-        """Return the law with the lowest score of those that are better than a Gaussian by more than chance allows.
+        """Return the law that is worth further training, after which it is compared with cheaper ones, see `best`.
 
-        It is trained further before it is compared with cheaper ones, see `best`.
+        It is a law whose few numbers per field explain much of the variance, or else the law with the lowest score of those
+        that are better than a Gaussian by more than chance allows.
         """
-        better = {}
-        for name in self.trials:
-            difference = self._difference(Gaussian.name, name)
-            if difference is not None and difference.is_decisive:
-                better[name] = difference.gain
-        return max(better, key=lambda name: better[name]) if better else Gaussian.name
+        shared = {name: trial.law.shared for name, trial in self.trials.items() if trial.law is not None}
+        if max(shared.values()) > PROMISING:
+            return max(shared, key=lambda name: shared[name])
+        differences = {name: self._difference(Gaussian.name, name) for name in self.trials}
+        gains = {name: each.gain for name, each in differences.items() if each is not None and each.is_decisive}
+        return max(gains, key=lambda name: gains[name]) if gains else Gaussian.name
 
     def best(self) -> str:
         """Return the name of the best law: a costlier one must be better than chance allows."""

@@ -144,6 +144,8 @@ class ResidualLaw(ABC):
         centred: whether the mean of the law is zero for every input, so that m(a) is the mean of u.
         std: standard deviation of the law, (channel, *grid), if it is the same for all inputs; None if it is not.
         networks: trained networks that it uses.
+        shared: share of the variance of held-out residuals that a few numbers per field explain beyond the principal components
+            of the residuals: what further training of a law with such numbers may gain; 0 for other laws.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
@@ -156,6 +158,7 @@ class ResidualLaw(ABC):
     call_rows: ClassVar[int] = 512
     std: Array | None = None
     networks: tuple[NetworkOnPairs, ...] = ()
+    shared: float = 0.0
 
     @abstractmethod
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:

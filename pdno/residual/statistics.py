@@ -29,12 +29,12 @@ from ..learning.normalisation import Normalisation
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
-from ..nn.bottleneck import Bottleneck, LinearBottleneck
+from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
 from ..work.state import State
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
-from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
+from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
 from .mixture import ConditionalMixture
 from .scaled import Scaled
 
@@ -49,8 +49,10 @@ MEAN_DRAWS = 512  # of z, for the mean
 FEWEST_MEAN_DRAWS = 64  # for large fields
 MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there are fewer than that of the fewest draws
 MOST_LATENTS = 4  # K, at most, if it is counted
+LEAST_SHARE = 1e-4  # of the variance, below which a component is rounding or noise
 LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
 PRINCIPAL_FIELDS = 1000  # from which the first directions are computed
+SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
 SMALLEST = 1e-9  # size of a rest, in units of their root mean square
@@ -112,7 +114,17 @@ class Statistics(ResidualLaw, Expectation):
         self.mixture.learn(self._features(residuals.inputs), numbers, new, terms.seed, seconds)
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, rest, size), later, terms.below("rest"))
+        if held_out is not None:
+            self.shared = self._explained(held_out[:SHARED_PAIRS], rest_new[:SHARED_PAIRS])
         return self
+
+    def _explained(self, held_out: Residuals, rest: Array) -> float:
+        """Return the share of the variance about the mean of D that z explains, beyond that of as many components."""
+        unit = root_mean_square(held_out.values, held_out.mask)
+        about = (held_out.values - self.expectation(held_out.inputs, draws=FEWEST_MEAN_DRAWS)) / unit
+        total = float(np.mean(about**2))
+        linear = _principal(about, MOST_LATENTS)[1][: self.latents].sum()
+        return float(1 - np.mean((rest / unit) ** 2) / max(total, TINY) - linear)
 
     def _learn_rest(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
         """Train the candidates for the law of the rest; keep the best one."""
@@ -134,13 +146,15 @@ class Statistics(ResidualLaw, Expectation):
         pairs = network_pairs(residuals, self._spaces, residuals.values)
         validation = None if held_out is None else network_pairs(held_out, self._spaces, held_out.values)
         spaces = Spaces.of(pairs, kind=self._spaces.kind)
-        directions, variances = _principal(Normalisation.of(pairs.u, "scalar").normalise(pairs.u), MOST_LATENTS)
+        values = Normalisation.of(pairs.u, "scalar").normalise(pairs.u)
+        of_r, variances = _principal(values, COMPONENTS)
         if self.count_latents:
-            self.latents = max(1, int((variances > LEAST_VARIANCE).sum()))
-        module = self._module(spaces, terms.seed)
-        module.start(torch.as_tensor(directions[: self.latents]))
-        net = NetworkOnPairs.build(module, pairs, spaces, terms)
+            self.latents = int(np.clip((variances > LEAST_VARIANCE).sum(), 1, MOST_LATENTS))
+        net = NetworkOnPairs.build(self._module(spaces, terms.seed), pairs, spaces, terms)
         self.networks = (net,)
+        some = np.arange(0, len(pairs), max(1, len(pairs) // PRINCIPAL_FIELDS))
+        conditions = net.rows(pairs)(some)[0][:, self.bottleneck.observed :].double().cpu().numpy()
+        self.bottleneck.start(*(net.tensor(directions) for directions in (of_r, _principal(conditions, COMPONENTS)[0])))
         if self.network == "linear":
             return
         training = self.training
@@ -250,10 +264,10 @@ class Statistics(ResidualLaw, Expectation):
         return np.asarray(field + e * (size / self._sizes(e)).reshape(-1, *(1,) * (e.ndim - 1)))
 
     @torch.no_grad()
-    def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
+    def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
         """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
-        count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, FEWEST_MEAN_DRAWS, MEAN_DRAWS))
+        count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, FEWEST_MEAN_DRAWS, draws))
         stream, half = generator(seed, "statistics/mean", 0), count // 2
         uniform = (stream.permutation(half) + stream.random(half)) / half
         normal = stream.standard_normal((half, self.latents + 1))
@@ -341,7 +355,8 @@ def _principal(values: Array, count: int) -> tuple[Array, Array]:
     squares, left = np.linalg.eigh(flat @ flat.T)
     shares = squares[::-1][:count] / max(squares.sum(), TINY)
     squares, left = squares[::-1][:count], left[:, ::-1][:, :count]
-    directions = (left / np.maximum(squares, TINY)).T @ flat * np.sqrt(len(flat))
+    inverse = np.where(shares > LEAST_SHARE, 1 / np.maximum(squares, TINY), 0.0)
+    directions = (left * inverse).T @ flat * np.sqrt(len(flat))
     missing = count - len(directions)
     return np.pad(directions, ((0, missing), (0, 0))), np.pad(shares, (0, missing))
 

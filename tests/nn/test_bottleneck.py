@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdno.nn.bottleneck import JITTER, Bottleneck, LinearBottleneck
+from pdno.nn.bottleneck import COMPONENTS, JITTER, Bottleneck, LinearBottleneck
 
 
 def with_jitter(x: torch.Tensor, latents: int = 1, eta: float = 0.0) -> torch.Tensor:
@@ -24,7 +24,7 @@ def test_shapes(grid, kind) -> None:
 
 def test_it_starts_with_the_linear_part() -> None:
     net = Bottleneck((32,), in_channels=3, out_channels=1, latents=1)
-    net.start(torch.full((1, 32), 1 / 32))
+    net.start(torch.full((COMPONENTS, 32), 1 / 32), torch.randn(COMPONENTS, 32))
     x = torch.randn(4, 2, 32)
     expected = math.sqrt(3) * torch.tanh(x[:, :1].mean(2) / math.sqrt(3))
     torch.testing.assert_close(net.encode(x), expected)
@@ -40,7 +40,7 @@ def test_the_jitter_moves_z() -> None:
 def test_the_output_depends_on_the_field_only_through_z() -> None:
     """Two fields with the same linear part give the same reconstruction, as E starts with zero."""
     net = Bottleneck((32,), in_channels=3, out_channels=1).eval()
-    net.start(torch.full((1, 32), 1 / 32))
+    net.start(torch.full((COMPONENTS, 32), 1 / 32), torch.randn(COMPONENTS, 32))
     c, r = torch.randn(1, 1, 32), torch.randn(1, 1, 32)
     other = torch.flip(r, (2,))
     first, second = (net(with_jitter(torch.cat([field, c], 1))) for field in (r, other))
@@ -52,7 +52,7 @@ def test_the_linear_bottleneck_is_a_projection() -> None:
     """Two orthogonal directions of any length: the field is its own reconstruction if it is in their span."""
     net = LinearBottleneck((8,), in_channels=2, out_channels=1, latents=2)
     directions = torch.stack([torch.ones(8), 3 * torch.tensor([1.0, -1] * 4)])
-    net.start(directions)
+    net.start(directions, torch.zeros(1, 8))
     fields = (torch.tensor([[2.0, -0.5]]) @ directions)[:, None]
     c = torch.randn(1, 1, 8)
     torch.testing.assert_close(net(torch.cat([fields, c], 1)), fields)
