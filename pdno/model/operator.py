@@ -196,7 +196,8 @@ class PDNO(Surrogate):
         network = "auto" if self.network == "zero" else self.network
         settings: dict[str, Any] = {"normalise": self.normalise[0], "training": self.training, "search_steps": search_steps}
         settings["given_mean"] = small = network == "auto" and self.mean_model is not None
-        reverse = Reverse(sampler="gaussian-exact", steps=FEW_STEPS) if small and self.reverse == Reverse() else self.reverse
+        steps = min(FEW_STEPS, self.diffusion.schedule.n_steps)
+        reverse = Reverse(sampler="gaussian-exact", steps=steps) if small and self.reverse == Reverse() else self.reverse
         return Diffused(network, self.diffusion, reverse, **settings)
 
     @property

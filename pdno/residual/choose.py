@@ -47,6 +47,7 @@ FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FEWEST_SCORED = 50  # pairs, if time is short
 SCORE_MEMBERS = 64  # drawn for each pair: with few, scores of laws of what a field shares are noisy
+FEW_MEMBERS = 16  # likewise, of a law that takes several network evaluations per member
 FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
 
 
@@ -297,13 +298,14 @@ class LawSelection:
         if held_out is None:
             return None
         law.score(held_out[:1], 2)  # the first draws include set-up
+        members = SCORE_MEMBERS if law.evaluations() <= 2 else FEW_MEMBERS
         few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(share), time.monotonic()
         unit = root_mean_square(held_out.values, held_out.mask)
-        first = law.score(few, SCORE_MEMBERS, unit=unit)
+        first = law.score(few, members, unit=unit)
         seconds = (time.monotonic() - begin) / len(few)
         count = SCORE_PAIRS if limit is None else int(np.clip(limit / max(seconds, 1e-6), len(few), SCORE_PAIRS))
         more = held_out[len(few) : count]
-        return first if not len(more) else np.concatenate([first, law.score(more, SCORE_MEMBERS, first=len(few), unit=unit)])
+        return first if not len(more) else np.concatenate([first, law.score(more, members, first=len(few), unit=unit)])
 
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
