@@ -26,7 +26,7 @@ from .build import LAWS
 from .compare import Difference
 from .diffused import Diffused
 from .gaussian import Gaussian
-from .law import ResidualLaw, Residuals, root_mean_square
+from .law import ResidualLaw, Residuals, Tunable, root_mean_square
 from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
@@ -113,7 +113,7 @@ def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
     """
 
     def diffusion(gaussian: Gaussian) -> ResidualLaw:
-        return deepcopy(diffused).with_spread(gaussian.spread)
+        return deepcopy(diffused).with_spread(gaussian.spread).before_tuning()
 
     if diffused.network != "auto":
         return (Candidate(Diffused.name, diffusion, 1.0, fewest_pairs=1, required=True),)
@@ -249,9 +249,11 @@ class LawSelection:
     def choice(self) -> LawChoice:
         """Return the best law so far, with the reasons."""
         law = None if self.reason else self.trials[self.best()].law
+        held_out = self.residuals.held_out
+        note = law.tune(held_out, self.terms) if isinstance(law, Tunable) and held_out is not None else ""
         trained = [trial.law.networks for trial in self.trials.values() if trial.law is not None and trial.law.networks]
         networks = law.networks if law is not None and law.networks else trained[-1] if trained else ()
-        return LawChoice(law or self.gaussian, self.summary(), networks)
+        return LawChoice(law or self.gaussian, [*self.summary(), *filter(None, [note])], networks)
 
     def _has_time(self, each: Candidate) -> bool:
         pairs = len(self.residuals.train)

@@ -39,7 +39,7 @@ from ..work.progress import progress_bar
 from ..work.state import State
 from .condition import network_fields
 from .gaussian import Gaussian
-from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, normals
+from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tunable, normals
 from .spread import Spread
 from .steps import STEP_PAIRS, fewest_steps
 
@@ -56,7 +56,7 @@ RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many ch
 MEASURING = 0.3  # share of the remaining time for e_n
 
 
-class Diffused(ResidualLaw, Density, Expectation):
+class Diffused(ResidualLaw, Density, Expectation, Tunable):
     """A conditional diffusion of residuals.
 
     Args:
@@ -96,6 +96,7 @@ class Diffused(ResidualLaw, Density, Expectation):
         self.place: Array | None = None  # e_n by place, (N + 1, channel, *grid), if places are not alike
         self.own: OwnError | None = None  # e_n by field, if fields are not alike
         self.auto_steps = AUTO_STEPS
+        self.tuned_later = False
         self.notes: list[str] = []
         self._spread = spread
 
@@ -164,8 +165,20 @@ class Diffused(ResidualLaw, Density, Expectation):
         with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
             measured = self.denoising_error(pairs, terms.seed, bar, terms.left_here(MEASURING))
         self.error, self.place, self.own = measured.mean, measured.place, measured.own
-        if self.search_steps and self.reverse.steps == "auto":
+        if not self.tuned_later:
+            self.tune(held_out, terms)
+        return self
+
+    def tune(self, held_out: Residuals, terms: Terms) -> str:
+        """Select the number of sampling steps."""
+        if self.search_steps and self.reverse.steps == "auto" and self.reverse.variance == "analytic":
+            pairs = self._normalised(held_out, terms.seed, "validation")
             self.auto_steps = self._fewest_steps(held_out, pairs, terms)
+        return " ".join(self.notes)
+
+    def before_tuning(self) -> Self:
+        """Leave the selection of sampling steps to a later call of `tune`; return the law itself."""
+        self.tuned_later = True
         return self
 
     def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
@@ -294,18 +307,12 @@ class Diffused(ResidualLaw, Density, Expectation):
         return float(np.sqrt(self.diffusion.schedule.gamma[n])) * torch.cat(parts)
 
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
-        """Return the mean by one evaluation of the network, as U_N is independent of U_0.
-
-        It is only as good as the network is at n = N; targets that are divided by √γ_N ("eps", "mean") are not good there.
-        """
+        """Return the mean by one evaluation, as U_N is independent of U_0: not good if the target is divided by √γ_N."""
         self.require_whole_chain("mean")
-        numbers, size = np.arange(len(inputs)), self.rows_of_call(inputs.mean.shape[1:])
-        parts = []
-        for first in range(0, len(inputs), size):
-            some = np.minimum(np.arange(first, first + size), len(inputs) - 1)
-            rows = Rows(seed, numbers[some], np.zeros(size, int), some)
-            parts.append(self.draw(inputs, rows, steps=1, sampler="ddim")[: len(inputs) - first])
-        return np.concatenate(parts)
+        count, size = len(inputs), self.rows_of_call(inputs.mean.shape[1:])
+        calls = [np.minimum(np.arange(first, first + size), count - 1) for first in range(0, count, size)]
+        rows = [Rows(seed, some, np.zeros(size, int), some) for some in calls]
+        return np.concatenate([self.draw(inputs, each, steps=1, sampler="ddim") for each in rows])[:count]
 
     def evaluations(self, **sampling: Any) -> int:
         sampling.pop("callback", None)

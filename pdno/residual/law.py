@@ -31,6 +31,7 @@ __all__ = [
     "ResidualLaw",
     "Residuals",
     "Rows",
+    "Tunable",
     "ignored_settings",
     "named_state",
     "normals",
@@ -253,6 +254,14 @@ class Expectation(ABC):
     @abstractmethod
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
         """Return E[u − m(a) | a]: (sample, channel, *grid)."""
+
+
+class Tunable(ABC):
+    """A law with settings of its draws that are selected on held-out pairs, after it has been selected itself."""
+
+    @abstractmethod
+    def tune(self, held_out: Residuals, terms: Terms) -> str:
+        """Select the settings; return a sentence about them, empty if there is nothing to say."""
 
 
 def named_state(law: ResidualLaw) -> State:
