@@ -47,12 +47,12 @@ def coins(count: int, seed: int) -> Residuals:
 def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian() -> None:
     """The exact network is kept, and members have two values, as the residuals."""
     diffusion = Diffusion(Schedule.cosine(60), target="v")
-    train, held_out = coins(600, 0), coins(60, 1)
+    train, held_out = coins(300, 0), coins(30, 1)
     law = Diffused(BlurredCoin(diffusion), diffusion, training=STILL)
     choice = choose_law("auto", MeanResiduals(train, held_out, held_out), Gaussian("scalar"), law, QUIET)
     assert choice.law.name == "diffusion"
     assert any("the law 'diffusion' was kept" in line for line in choice.summary)
-    rows = Rows(0, *(np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20), np.repeat(np.arange(20), 20)))
+    rows = Rows(0, *(np.repeat(np.arange(20), 10), np.tile(np.arange(10), 20), np.repeat(np.arange(20), 10)))
     draws = choice.law.draw(held_out.inputs, rows)
     near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
     assert np.mean(near) > 0.88  # .60 for a Gaussian
@@ -61,8 +61,8 @@ def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian() -> None:
 
 def test_resampled_fields_are_kept_if_they_are_better_than_a_gaussian() -> None:
     """All nodes of a field have one coin: no network is needed."""
-    rng, (a, _, clean) = np.random.default_rng(0), linear_pairs(400)
-    u = clean + rng.choice([-1.0, 1.0], (400, 1, 1)) + 0.01 * rng.standard_normal(clean.shape)
+    rng, (a, _, clean) = np.random.default_rng(0), linear_pairs(300)
+    u = clean + rng.choice([-1.0, 1.0], (300, 1, 1)) + 0.01 * rng.standard_normal(clean.shape)
     model = PDNO(TINY, mean=LINEAR, training=TWO).fit(a, u)
     assert model.law.residual.name == "resampled"
     assert any("the law 'resampled' was kept" in line for line in model.fit_summary)

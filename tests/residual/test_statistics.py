@@ -86,7 +86,7 @@ def offsets(count: int, seed: int) -> Residuals:
 
 
 def test_linear_statistics_have_the_offsets_and_the_sizes_of_the_rest() -> None:
-    law = Statistics("auto", Gaussian(), "linear").learn(offsets(800, 0), offsets(150, 1), QUIET)
+    law = Statistics("auto", Gaussian(), "linear", Training(updates=120)).learn(offsets(800, 0), offsets(150, 1), QUIET)
     assert law.latents == 1
     assert law.evaluations() == 0
     rows = Rows(0, np.zeros(3000, int), np.arange(3000), np.zeros(3000, int))
