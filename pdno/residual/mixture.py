@@ -34,6 +34,7 @@ CHECK_EVERY = 100  # updates between two evaluations on held-out pairs; the best
 SMALLEST = 3e-3  # standard deviation of a component, in units of that of z
 FEWEST = 200  # training pairs for a conditional mixture
 FEWEST_HELD_OUT = 20  # held-out pairs to select it by
+FEWEST_SECONDS = 0.05  # of training, below which the distribution does not depend on the input
 KERNEL_PAIRS = 2000  # training values from which the kernel density is evaluated
 
 
@@ -79,6 +80,8 @@ class ConditionalMixture:
         self.values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
         self.width = _bandwidth(self.values, seed)
         if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
+            return self
+        if seconds is not None and seconds < FEWEST_SECONDS:
             return self
         train, validation = self._rows(x, z), self._rows(*held_out)
         with torch.random.fork_rng(devices=[]):

@@ -50,3 +50,10 @@ def test_it_is_restored_from_its_state() -> None:
     back = ConditionalMixture.from_state(law.state())
     np.testing.assert_array_equal(drawn(back, x[:3], 5), drawn(law, x[:3], 5))
     assert back.describe() == law.describe()
+
+
+def test_without_time_the_distribution_does_not_depend_on_the_input() -> None:
+    x, z = data(0, conditional=True)
+    law = ConditionalMixture().learn(x, z, data(1, conditional=True), seconds=0.0)
+    assert not law.is_conditional
+    assert np.isfinite(drawn(law, x[:2], 10)).all()
