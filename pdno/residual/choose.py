@@ -23,7 +23,7 @@ from ..evaluation.whiteness import components_look_gaussian, looks_gaussian
 from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from .build import LAWS
-from .compare import Difference
+from .compare import SCORE_MEMBERS, Difference, held_out_scores
 from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import ResidualLaw, Residuals, Tunable, root_mean_square
@@ -37,17 +37,14 @@ FEWEST_PAIRS = 100  # training pairs for networks
 LINEAR = "linear statistics"  # statistics by principal components, without a network
 DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
 FEWEST_SECONDS = 2.0  # of screening a network
-TESTED_FIELDS = 2000  # whose leading components are tested
+FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
+TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
-SCORE_PAIRS = 200  # held-out pairs on which laws are compared
 SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 PROMISING = 0.2  # share of the variance that a few numbers explain beyond principal components
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
-FEWEST_SCORED = 50  # pairs, if time is short
-SCORE_MEMBERS = 64  # drawn for each pair: with few, scores of laws of what a field shares are noisy
-FEW_MEMBERS = 16  # likewise, of a law that takes several network evaluations per member
 FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
 
 
@@ -289,25 +286,12 @@ class LawSelection:
                 self.trials[name] = before
 
     def _add(self, name: str, law: ResidualLaw, seconds: float) -> None:
-        scores = self._scores(law, 1.0 if name in self.final else SCORE_SHARE)
+        seconds_left = self.terms.left_here(1.0 if name in self.final else SCORE_SHARE)
+        held_out = self.residuals.held_out
+        scores = None if held_out is None else held_out_scores(law, held_out, seconds_left)
         self.trials[name] = _Trial(law, scores, seconds=seconds)
         told = "" if scores is None else f"score {scores.mean():.3g} "
         self.terms.log(f"{name}: {told}({seconds:.0f} s)")
-
-    def _scores(self, law: ResidualLaw, share: float) -> Array | None:
-        """Return the score for each of some held-out pairs, as many as this share of the remaining time allows."""
-        held_out = self.residuals.held_out
-        if held_out is None:
-            return None
-        law.score(held_out[:1], 2)  # the first draws include set-up
-        members = SCORE_MEMBERS if law.evaluations() <= 2 else FEW_MEMBERS
-        few, limit, begin = held_out[:FEWEST_SCORED], self.terms.left_here(share), time.monotonic()
-        unit = root_mean_square(held_out.values, held_out.mask)
-        first = law.score(few, members, unit=unit)
-        seconds = (time.monotonic() - begin) / len(few)
-        count = SCORE_PAIRS if limit is None else int(np.clip(limit / max(seconds, 1e-6), len(few), SCORE_PAIRS))
-        more = held_out[len(few) : count]
-        return first if not len(more) else np.concatenate([first, law.score(more, members, first=len(few), unit=unit)])
 
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
@@ -369,7 +353,11 @@ class LawSelection:
             return "those of the training pairs are not representative, as the mean is overfitted"
         r = spread.normalised(residuals.train, self.terms.seed, "train")
         mask, values = residuals.train.pairs.mask, residuals.train.values
-        if spread.is_homoscedastic and looks_gaussian(r, mask) and components_look_gaussian(values[:TESTED_FIELDS]):
+        if (
+            spread.is_homoscedastic
+            and looks_gaussian(r, mask)
+            and components_look_gaussian(values[: max(FEWEST_TESTED, TESTED_VALUES // values[0].size)])
+        ):
             return "they pass all tests of white, homoscedastic Gaussian noise"
         return ""
 

@@ -4,6 +4,7 @@ Scores are those of `ResidualLaw.score` for the same held-out pairs. The error o
 as what they are (`pdno.evaluation.dependence`).
 """
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,17 @@ from scipy.stats import t as student
 
 from .._typing import Array, Ints
 from ..evaluation.dependence import stderr_of_mean
+from .law import ResidualLaw, Residuals, root_mean_square
 
-__all__ = ["Difference"]
+__all__ = ["SCORE_MEMBERS", "Difference", "held_out_scores"]
 
 LEVEL = 0.975  # quantile of the error of a difference
 LEAST_GAIN = 0.01  # relative difference that is never decisive
+SCORE_PAIRS = 200  # held-out pairs on which laws are compared
+FEWEST_SCORED = 50  # pairs, if time is short
+FEW_MEMBERS = 16  # likewise, of a law that takes several network evaluations per member
+MOST_SCORED = 2**26  # values of all members of the pairs on which a law is scored, which are in memory
+SCORE_MEMBERS = 64  # drawn for each pair: with few, scores of laws of what a field shares are noisy
 
 
 @dataclass(frozen=True)
@@ -59,3 +66,23 @@ class Difference:
     def describe(self) -> str:
         """Return the ratio of the two scores with its standard error."""
         return f"{1 - self.gain:.3f} ± {self.stderr:.3f}"
+
+
+def held_out_scores(law: ResidualLaw, held_out: Residuals, seconds: float | None) -> Array:
+    """Return the scores of a law on some held-out pairs, (sample,): as many as time and memory allow.
+
+    Args:
+        law: trained.
+        held_out: residuals of held-out pairs.
+        seconds: that it may take; None for no limit.
+    """
+    law.score(held_out[:1], 2)  # the first draws include set-up
+    most = MOST_SCORED // held_out.values[0].size  # fields, of all members
+    members = SCORE_MEMBERS if law.evaluations() <= 2 and most >= SCORE_MEMBERS * FEWEST_SCORED else FEW_MEMBERS
+    pairs, unit = min(SCORE_PAIRS, max(1, most // members)), root_mean_square(held_out.values, held_out.mask)
+    few, begin = held_out[: min(FEWEST_SCORED, pairs)], time.monotonic()
+    first = law.score(few, members, unit=unit)
+    pace = max((time.monotonic() - begin) / len(few), 1e-6)
+    count = pairs if seconds is None else min(pairs, max(len(few), int(seconds / pace)))
+    more = held_out[len(few) : count]
+    return first if not len(more) else np.concatenate([first, law.score(more, members, first=len(few), unit=unit)])

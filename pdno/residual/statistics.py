@@ -51,7 +51,8 @@ MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there ar
 MOST_LATENTS = 4  # K, at most, if it is counted
 LEAST_SHARE = 1e-4  # of the variance, below which a component is rounding or noise
 LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
-PRINCIPAL_FIELDS = 1000  # from which the first directions are computed
+PRINCIPAL_FIELDS = 1000  # from which the first directions are computed, at most
+PRINCIPAL_VALUES = 2**25  # of these fields, at most
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
@@ -152,7 +153,7 @@ class Statistics(ResidualLaw, Expectation):
             self.latents = int(np.clip((variances > LEAST_VARIANCE).sum(), 1, MOST_LATENTS))
         net = NetworkOnPairs.build(self._module(spaces, terms.seed), pairs, spaces, terms)
         self.networks = (net,)
-        some = np.arange(0, len(pairs), max(1, len(pairs) // PRINCIPAL_FIELDS))
+        some = np.arange(0, len(pairs), _stride(pairs.a))
         conditions = net.rows(pairs)(some)[0][:, self.bottleneck.observed :].double().cpu().numpy()
         self.bottleneck.start(*(net.tensor(directions) for directions in (of_r, _principal(conditions, COMPONENTS)[0])))
         if self.network == "linear":
@@ -350,7 +351,7 @@ def _principal(values: Array, count: int) -> tuple[Array, Array]:
 
     Directions are divided by the standard deviation along them: (count, value).
     """
-    flat = values[:: max(1, len(values) // PRINCIPAL_FIELDS)].reshape(-1, values[0].size)
+    flat = values[:: _stride(values)].reshape(-1, values[0].size)
     flat = flat - flat.mean(axis=0)
     squares, left = np.linalg.eigh(flat @ flat.T)
     shares = squares[::-1][:count] / max(squares.sum(), TINY)
@@ -359,6 +360,12 @@ def _principal(values: Array, count: int) -> tuple[Array, Array]:
     directions = (left * inverse).T @ flat * np.sqrt(len(flat))
     missing = count - len(directions)
     return np.pad(directions, ((0, missing), (0, 0))), np.pad(shares, (0, missing))
+
+
+def _stride(values: Array) -> int:
+    """Return the step between fields from which components are computed."""
+    count = min(PRINCIPAL_FIELDS, max(1, PRINCIPAL_VALUES // values[0].size))
+    return int(max(1, -(-len(values) // count)))
 
 
 def _draws(rows: Rows, size: int) -> tuple[Array, Array]:
