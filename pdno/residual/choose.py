@@ -2,11 +2,11 @@ r"""Selection of the residual law: candidates from cheap to costly, compared by 
 
     gaussian → resampled → linear statistics → scaled → statistics → diffusion
 
-The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A candidate replaces a cheaper one only if its
-score is lower than chance allows (`pdno.residual.compare`). Networks are first trained for a short time (screening); the best
-one is then trained for the remaining time. They are not tried if the mean is exact, if residuals of training pairs are not
-representative of new ones, if normalised residuals pass all tests of white Gaussian noise, or if there is no time or there are
-too few pairs.
+The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A law replaces the Gaussian one, and a law
+with a network one without, only if its score is lower by more than chance allows (`pdno.residual.compare`). Networks are first
+trained for a short time (screening); the most promising one is then trained for the remaining time. They are not tried if the
+mean is exact, if residuals of training pairs are not representative of new ones, if normalised residuals pass all tests of
+white Gaussian noise, or if there is no time or there are too few pairs.
 """
 
 import time
@@ -320,19 +320,25 @@ class LawSelection:
         shared = {name: trial.law.shared for name, trial in self.trials.items() if trial.law is not None}
         if max(shared.values()) > PROMISING:
             return max(shared, key=lambda name: shared[name])
-        differences = {name: self._difference(Gaussian.name, name) for name in self.trials}
-        gains = {name: each.gain for name, each in differences.items() if each is not None and each.is_decisive}
+        gains = self._gains(Gaussian.name)
         return max(gains, key=lambda name: gains[name]) if gains else Gaussian.name
 
     def best(self) -> str:
-        """Return the name of the best law: a costlier one must be better than chance allows."""
-        names = [name for name, trial in self.trials.items() if trial.law is not None]
-        best = names[0]
-        for name in names[1:]:
-            difference = self._difference(best, name)
-            if difference is not None and difference.is_decisive:
-                best = name
-        return best
+        """Return the name of the best law.
+
+        Resampled fields must be better than a Gaussian by more than chance allows, and laws with networks better than the
+        better one of these two; of several such laws, the one with the lowest score is the best.
+        """
+        simple = Gaussian.name
+        if Resampled.name in self._gains(simple):
+            simple = Resampled.name
+        gains = self._gains(simple)
+        return max(gains, key=lambda name: gains[name]) if gains else simple
+
+    def _gains(self, old: str) -> dict[str, float]:
+        """Return the laws that are better than this one by more than chance allows, and by which share of its score."""
+        differences = {name: self._difference(old, name) for name, trial in self.trials.items() if trial.law is not None}
+        return {name: each.gain for name, each in differences.items() if each is not None and each.is_decisive}
 
     def _difference(self, old: str, new: str) -> Difference | None:
         """Return the difference of two scores; None if one has not been measured."""
