@@ -57,6 +57,7 @@ def started(store: Path, workers: str):
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for left-over processes in /proc")
 def test_a_store_resumed_after_kills_has_the_same_bytes(tmp_path, uninterrupted) -> None:
     """kill −9 of the command twice (its workers must end by themselves), then of a worker; then the command finishes."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 
 import pdno
 from pdno.data import formats
@@ -11,6 +12,7 @@ from pdno.data.formats import contents
 from pdno.data.suggest import suggest
 
 
+@pytest.mark.slow
 def test_layouts_of_well_known_collections(tmp_path) -> None:
     rng = np.random.default_rng(1)
     files = {

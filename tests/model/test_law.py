@@ -184,7 +184,7 @@ def test_a_law_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     "mean", ["constant", "linear", "kernel", "fno", {"name": "sum", "parts": ["linear", "kernel"]}], ids=str
 )
-@pytest.mark.parametrize("law", ["exact", "gaussian", "diffusion"])
+@pytest.mark.parametrize("law", ["exact", "gaussian", pytest.param("diffusion", marks=pytest.mark.slow)])
 def test_the_state_is_all_of_a_law(mean, law) -> None:
     a, u, _ = linear_pairs(40)
     how = {"network": TINY, "diffusion": Diffusion(Schedule.cosine(10)), "training": TWO}
@@ -201,7 +201,10 @@ def test_the_state_is_all_of_a_law(mean, law) -> None:
     assert again.parameters == fitted.parameters
 
 
-@pytest.mark.parametrize("mean", ["linear", "kernel", "fno"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("mean", [pytest.param("linear", marks=SLOW), pytest.param("kernel", marks=SLOW), "fno"])
 def test_a_saved_model_predicts_bitwise_the_same(mean, tmp_path) -> None:
     a, u, _ = linear_pairs(60)
     model = PDNO({"kind": "unet", "base": 8}, mean=mean, training=Training(updates=2)).fit(a, u)

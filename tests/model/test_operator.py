@@ -14,6 +14,7 @@ from tests.helpers import ExactDenoiser, exact, normal, small
 # Exact networks
 
 
+@pytest.mark.slow
 def test_an_exact_network_gives_calibrated_members() -> None:
     slope, s, members = 2.0, 0.3, 200
     a = normal(3000, 16)

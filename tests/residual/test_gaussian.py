@@ -90,7 +90,7 @@ def test_settings_of_a_sampler_are_checked_but_have_no_effect() -> None:
             request()
 
 
-@pytest.mark.parametrize("sigma", [0.01, 0.2, 5.0])
+@pytest.mark.parametrize("sigma", [0.01, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.2, 5.0))])
 def test_white_noise_is_recovered_and_covered(sigma) -> None:
     a, u, _ = linear_pairs(3000, sigma)
     model = PDNO(law="gaussian", mean=LINEAR).fit(a, u)

@@ -155,6 +155,7 @@ def test_out_of_distribution_inputs_are_reported(noisy, tmp_path, capsys, monkey
     assert pdno.load(noisy).predict(np.load("odd.npz")["a"], members=2).is_ood.all()
 
 
+@pytest.mark.slow
 def test_the_training_command_reproduces_the_model(run, capsys) -> None:
     output(capsys, EVALUATE)
     command = results.read(run / "results.json")["metadata"]["train_command"]

@@ -79,6 +79,7 @@ def test_commands_run(command, tmp_path, monkeypatch, no_pictures, trained_run) 
     assert stop.value.code == 0
 
 
+@pytest.mark.slow
 def test_names_resolve_right_after_import() -> None:
     """Each name is looked up in a package of which nothing but `pdno` itself is imported."""
     names = [name for name in NAMES if not any(other.startswith(f"{name}.") for other in NAMES)]

@@ -189,6 +189,7 @@ def test_other_settings_do_not_go_on_with_a_run(half, data, refused) -> None:
     assert digest(half.run) == before
 
 
+@pytest.mark.slow
 def test_a_killed_prediction_ends_with_the_same_bytes(whole, tmp_path) -> None:
     def predict(out: Path) -> list[str]:
         return ["predict", str(whole), "--split", "train", "--members", "8", "--out", str(out)]
@@ -244,6 +245,7 @@ def test_if_one_of_two_processes_dies_the_other_stops(data, tmp_path) -> None:
     assert not (widowed.run / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(data, tmp_path) -> None:
     few = (*DOUBLE, "--set", "training.updates=12")
     finish([*ALONE, *train(data, tmp_path / "two", *few, "--devices", "2")])

@@ -33,6 +33,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(path, told) -> None:
     save_step(path, 0)
     moments, done = random.Random(0), 0
