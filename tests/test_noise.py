@@ -55,6 +55,7 @@ def test_heteroscedastic_std_follows_u() -> None:
     np.testing.assert_allclose(eta.std(axis=0)[0], 0.1 + u[0, 0] ** 2, rtol=5 / np.sqrt(2 * 20_000))
 
 
+@pytest.mark.slow
 def test_field_noise_has_the_variance_of_its_field() -> None:
     """The mean variance is std²; draws have the variance of the field in every mode (at most 5.2 standard errors)."""
     law, grid, count = FieldNoise(0.2, tau=3, r=2), Grid.uniform((8, 6), kind="cell"), 4000

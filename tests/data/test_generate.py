@@ -152,6 +152,7 @@ def test_lambdas_cannot_be_sent_to_other_processes(tmp_path) -> None:
         pdno.generate(SMALL, train=200, test=200, noise=Heteroscedastic(lambda u: 0.1 * u), workers=2)
 
 
+@pytest.mark.slow
 def test_a_script_without_the_usual_guard_gets_an_explanation(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import pdno\npdno.generate(pdno.equation.Advection(points=16), train=200, test=200, workers=2)\n")
