@@ -62,7 +62,7 @@ def auto(eq: Equation) -> pdno.PDNO:
 def network(eq: Equation, settings: dict[str, Any], minutes: float, points: int | None = None, **loop: Any) -> pdno.PDNO:
     """Return a model whose mean is a network, trained for some minutes, with Gaussian residuals: no diffusion."""
     shared: dict[str, Any] = {"symmetries": eq.symmetries, "kind": eq.grid.axes[0].kind}
-    training = replace(recipe(limited=True), **loop)
+    training = replace(recipe(), **loop)
     mean = Network(settings, training=training, budget=60 * minutes, points=points, **shared)
     return pdno.PDNO(mean=mean, law="gaussian", **shared)
 

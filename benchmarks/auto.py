@@ -96,8 +96,8 @@ def methods(budget: float, shared: dict[str, Any]) -> dict[str, Callable[[], Sur
         "ridge": lambda: Deterministic(Linear(log=False, degree=1, smooth=False, sparse=False)),
         "linear": lambda: Deterministic("linear"),
         "kernel": lambda: Deterministic("kernel", **shared),
-        "fno": lambda: FNO(training=recipe(True, network="fno"), budget=budget, **shared),
-        "unet": lambda: UNet(training=recipe(True, network="slim"), budget=budget, **shared),
+        "fno": lambda: FNO(training=recipe(network="fno"), budget=budget, **shared),
+        "unet": lambda: UNet(training=recipe(network="slim"), budget=budget, **shared),
     }
 
 

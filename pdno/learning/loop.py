@@ -32,6 +32,8 @@ __all__ = ["Objective", "Trained", "train"]
 Objective = Callable[[Any, Rows, int, int], Tensor]
 """(network, rows, first, step) ↦ the loss of some rows, which stand at places first, first + 1, … of the step's batch."""
 
+NO_LIMIT = 10**9  # steps, if a time budget ends training and their number is not given
+
 Step = Callable[[float, bool], tuple[float, bool]]
 """(learning rate, interrupted) ↦ (loss, stop), over all processes."""
 
@@ -78,7 +80,7 @@ def train(
         seed: of the order of the pairs.
         folder: for checkpoints and logs; an unfinished run in it is resumed.
         plan: settings, as plain JSON types, that must equal those of an unfinished run.
-        budget: seconds; the number of steps is reduced to what the measured time per step allows.
+        budget: seconds; the number of steps is what the measured time per step allows, and at most that of `settings`.
         validate: the loss of a network on held-out pairs.
         progress: called with (done, total, note).
         warn: called with messages for the user.
@@ -91,11 +93,12 @@ def train(
     """
     begin = saved = time.monotonic()
     state, step = _prepare(network, objective, pairs, settings, fabric, seed)
+    requested = settings.total(pairs) if budget is None else settings.total(pairs, NO_LIMIT)
     record = Record(folder, plan or {}, writes=fabric.global_rank == 0)
     with fabric.rank_zero_first():  # a damaged checkpoint is set aside once
         total = record.resume(state, warn)
     if total is None:
-        total = settings.total(pairs)
+        total = requested
         if budget is not None:
             before = state.tensors()
             possible = affordable_steps(
@@ -104,7 +107,7 @@ def train(
             total = fabric.broadcast(min(total, possible))
         record.checkpoint(state, total)
     left = None if budget is None else (begin + budget - time.monotonic()) * (1 - state.step / total)
-    table = Timetable(total, settings.total(pairs), state.step, left)
+    table = Timetable(total, requested, state.step, left)
     with _interruptions() as interrupted:
         while state.step < (total := table.total):
             rate = learning_rate(settings, state.step, total, pairs)

@@ -237,7 +237,7 @@ def device_of(name: str) -> torch.device:
     name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else DEVICES.get(name, name)
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # by device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises one of them, depending on the device
         raise UserError(f"this machine cannot compute on {name!r}: {str(error).splitlines()[0]}") from None
 
 

@@ -32,7 +32,6 @@ from .base import Mean, pairs_of, refitted
 
 __all__ = ["Network", "recipe"]
 
-NO_LIMIT = 10**9  # updates, where a time budget ends training
 AVERAGED = 8  # elements of a group that a prediction is averaged over
 CALL_VALUES = 2**13  # values of a call of the network: rows times values of a field
 FEWEST_ROWS = 4  # of a call
@@ -93,7 +92,7 @@ class Network(Mean):
         net = NetworkOnPairs.build(self.network, pairs, spaces, terms, normalise=self.normalise, elements=elements)
         training = self.training
         if training is None:
-            training = recipe(terms.deadline is not None, terms.training, self.network)
+            training = recipe(terms.training, self.network)
             training = replace(training, batch=min(training.batch, len(pairs)))
 
         def objective(some: Pairs, purpose: str) -> Objective:
@@ -181,19 +180,17 @@ class Network(Mean):
         return new
 
 
-def recipe(limited: bool = False, given: Training | None = None, network: Any = None) -> Training:
+def recipe(given: Training | None = None, network: Any = None) -> Training:
     """Return the settings of the loop for a network as a regression: defaults of this module, and settings of the user.
 
     Args:
-        limited: whether a time budget ends training.
         given: settings of the user; those that differ from the defaults of `Training` are kept.
         network: name, settings or module; an FNO has a learning rate of its own.
     """
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
     kind = network.get("kind") if isinstance(network, Mapping) else network
-    loop = replace(Training(rate=4e-3 if kind == "fno" else 2e-3, batch=16, ema=0.998), **changed)
-    return replace(loop, updates=NO_LIMIT) if limited and not loop.is_limited else loop
+    return replace(Training(rate=4e-3 if kind == "fno" else 2e-3, batch=16, ema=0.998), **changed)
 
 
 def relative_error(net: NetworkOnPairs, pairs: Pairs, seed: int | None) -> Objective:

@@ -16,8 +16,9 @@ from ..data.pairs import Pairs
 from ..data.split import folds
 from ..learning.budget import Terms
 from ..mean.base import Mean
+from ..residual.law import root_mean_square
 
-__all__ = ["cross_fitted", "number_of_folds", "rms", "scaled_to"]
+__all__ = ["cross_fitted", "number_of_folds", "scaled_to"]
 
 SHARE = 0.5  # of the remaining time, for all copies together
 FULL = 0.25  # of the training time of the mean, that a copy gets if there is enough time
@@ -70,14 +71,6 @@ def scaled_to(values: Array, mask: Array | None, size: Array) -> Array:
     Args:
         values: (sample, channel, *grid), zero where missing.
         mask: True where they are observed.
-        size: (channel,).
+        size: (1, channel, 1, …).
     """
-    factor = size / np.maximum(rms(values, mask), TINY)
-    return np.asarray(values * factor.reshape(-1, *(1,) * (values.ndim - 2)))
-
-
-def rms(values: Array, mask: Array | None = None) -> Array:
-    """Return the root mean square per channel of residuals that are zero where missing: (channel,)."""
-    axes = (0, *range(2, values.ndim))
-    count = values[:, 0].size if mask is None else np.maximum(np.sum(mask, axis=axes), 1)
-    return np.asarray(np.sqrt(np.sum(values**2, axis=axes) / count))
+    return np.asarray(values * (size / np.maximum(root_mean_square(values, mask), TINY)))

@@ -20,9 +20,9 @@ from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
 from ..residual.choose import MeanResiduals
-from ..residual.law import Residuals
+from ..residual.law import Residuals, root_mean_square
 from ..symmetry import Symmetry
-from .crossfit import cross_fitted, number_of_folds, rms, scaled_to
+from .crossfit import cross_fitted, number_of_folds, scaled_to
 
 __all__ = ["decompose", "in_sample"]
 
@@ -79,7 +79,7 @@ def decompose(
         return MeanResiduals(train, None, train, choice.exact, representative), []
     remarks = []
     if not representative and terms is not None and (values := _cross_fitted(choice, pairs, terms)) is not None:
-        train, representative = _scaled(residuals(pairs, values), rms(validation.values, validation.mask)), True
+        train, representative = _scaled(residuals(pairs, values), root_mean_square(validation.values, validation.mask)), True
         remarks = ["The mean is overfitted: residuals are those of copies of it that were trained without the pair."]
     measured = _measured(train, validation) if representative else validation
     return MeanResiduals(train, validation, measured, choice.exact, representative), remarks
@@ -106,7 +106,11 @@ def _in_sample(
     if validation is None:
         ratio = 1.0
     else:
-        ratio = float(np.mean(rms(few.values, few.mask) / np.maximum(rms(validation.values, validation.mask), TINY)))
+        ratio = float(
+            np.mean(
+                root_mean_square(few.values, few.mask) / np.maximum(root_mean_square(validation.values, validation.mask), TINY)
+            )
+        )
     if validation is not None and not ratio > OVERFITTED:
         return few, False
     return (few if len(some) == len(pairs) else make(pairs, _residual(mean, pairs))), True
@@ -128,7 +132,9 @@ def _measured(train: Residuals, validation: Residuals) -> Residuals:
     """
     if len(validation) >= ENOUGH_HELD_OUT:
         return validation
-    return _scaled(train, np.maximum(rms(validation.values, validation.mask), rms(train.values, train.mask)))
+    return _scaled(
+        train, np.maximum(root_mean_square(validation.values, validation.mask), root_mean_square(train.values, train.mask))
+    )
 
 
 def _scaled(residuals: Residuals, size: Array) -> Residuals:
@@ -139,7 +145,9 @@ def _scaled(residuals: Residuals, size: Array) -> Residuals:
 
 def _is_larger(held_out: Residuals, out_of_fold: Residuals) -> bool:
     """Whether held-out residuals are much larger than out-of-fold ones."""
-    ratio = rms(held_out.values, held_out.mask) / np.maximum(rms(out_of_fold.values, out_of_fold.mask), TINY)
+    ratio = root_mean_square(held_out.values, held_out.mask) / np.maximum(
+        root_mean_square(out_of_fold.values, out_of_fold.mask), TINY
+    )
     return len(held_out) >= FEWEST_HELD_OUT and bool(np.mean(ratio) > SHIFT)
 
 

@@ -30,7 +30,7 @@ from ..mean.base import Mean, pairs_of
 from ..mean.build import mean_of
 from ..mean.constant import Constant
 from ..residual.build import check_law_name
-from ..residual.diffused import Diffused
+from ..residual.diffused import RECIPE, Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import Density, Expectation, ResidualLaw, Residuals
 from ..residual.repeats import replicate_noise
@@ -48,7 +48,6 @@ __all__ = ["PDNO"]
 AUTO_BUDGET = 600.0  # seconds, if neither time nor number of updates is given
 MEAN_MEMBERS = 100  # for the mean of a law that has none in closed form
 FEW_STEPS = 10  # of the sampler, with the small network
-FIELD_UPDATES = 10**6  # of `PDNO.field`: the budget ends training
 
 
 class PDNO(Surrogate):
@@ -152,9 +151,8 @@ class PDNO(Surrogate):
             budget: seconds of training.
             settings: further arguments of `PDNO`, such as kind="periodic", or others in place of these.
         """
-        training = Training(updates=FIELD_UPDATES, batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)
         diffusion = Diffusion(Schedule.geometric(), target="v")
-        field: dict[str, Any] = {"mean": None, "training": training, "steps": FEW_STEPS, "budget": budget}
+        field: dict[str, Any] = {"mean": None, "training": RECIPE, "steps": FEW_STEPS, "budget": budget}
         return cls(**{"network": "local", "diffusion": diffusion, "sampler": "gaussian-exact", **field, **settings})
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:

@@ -12,7 +12,7 @@ what is not Gaussian. With a constant mean, and the normalisation of u as S, thi
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,7 +43,7 @@ from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tun
 from .spread import Spread
 from .steps import STEP_PAIRS, fewest_steps
 
-__all__ = ["Diffused"]
+__all__ = ["RECIPE", "Diffused"]
 
 ERROR_PAIRS = 32  # smallest number of held-out pairs from which each e_n is measured
 ERROR_VALUES = 2**15  # smallest number of their values: more pairs if fields are small
@@ -51,7 +51,6 @@ FEWEST_PAIRS = 8  # ERROR_PAIRS if time is short
 FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
 GAUSSIAN_EXACT = "gaussian-exact"  # sampler that uses errors by place and by field, and the mean of V_N
-NO_LIMIT = 10**6  # updates, if the time ends training
 RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many cheap updates, for the small network of "auto"
 MEASURING = 0.3  # share of the remaining time for e_n
 
@@ -149,13 +148,8 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
             drawn = self._draws(net, some, terms.seed, purpose)
             return lambda network, rows, first, step: self.diffusion.loss(network, *drawn(rows, first, step))
 
-        net.train(objective, pairs, validation, self._loop(terms), terms, {"diffusion": self.diffusion.to_json()})
+        net.train(objective, pairs, validation, self.training, terms, {"diffusion": self.diffusion.to_json()})
         return self
-
-    def _loop(self, terms: Terms) -> Training:
-        """Return the settings of the loop: with a time limit, as many updates as fit into it."""
-        limited = self.training.is_limited or terms.left() is None
-        return self.training if limited else replace(self.training, updates=NO_LIMIT)
 
     def measure(self, held_out: Residuals | None, terms: Terms) -> Self:
         """Measure e_n on held-out residuals if the reverse variance needs it, and select the number of sampling steps."""

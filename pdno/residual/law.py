@@ -32,6 +32,7 @@ __all__ = [
     "Residuals",
     "Rows",
     "Tunable",
+    "enlargement",
     "ignored_settings",
     "named_state",
     "normals",
@@ -40,6 +41,7 @@ __all__ = [
 
 T = TypeVar("T")
 SCORE_MEMBERS = 50  # drawn for each pair
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ class ResidualLaw(ABC):
             drawn[numbers, places] = self.draw(inputs, Rows(seed, first + places, numbers, places), **sampling)
         values, mask = held_out.values, held_out.mask
         unit = root_mean_square(values, mask) if unit is None else unit
+        unit = np.where(unit > 0, unit, 1.0)
         drawn, values = drawn / unit, values / unit
         return np.asarray(0.5 * (crps(drawn, values, mask=mask).each + energy_score(drawn, values, mask=mask).each))
 
@@ -271,10 +274,18 @@ def named_state(law: ResidualLaw) -> State:
 
 
 def root_mean_square(values: Array, mask: Array | None = None) -> Array:
-    """Return the root mean square of observed values per channel, 1 where it is 0: (1, channel, 1, …)."""
+    """Return the root mean square of observed values per channel: (1, channel, 1, …)."""
     axes = (0, *range(2, values.ndim))
-    size = np.sqrt(np.mean(values**2, axis=axes, keepdims=True, where=True if mask is None else mask))
-    return np.where(size > 0, size, 1.0)
+    if mask is None:
+        return np.asarray(np.sqrt(np.mean(values**2, axis=axes, keepdims=True)))
+    count = np.maximum(mask.sum(axis=axes, keepdims=True), 1)
+    return np.asarray(np.sqrt(np.where(mask, values**2, 0.0).sum(axis=axes, keepdims=True) / count))
+
+
+def enlargement(train: Array, train_mask: Array | None, new: Array, new_mask: Array | None) -> Array:
+    """Return the factor, at least 1, that gives in-sample values the size of held-out ones: (1, channel, 1, …)."""
+    sizes = root_mean_square(new, new_mask), root_mean_square(train, train_mask)
+    return np.maximum(sizes[0] / np.maximum(sizes[1], TINY), 1.0)
 
 
 def ignored_settings(sampling: dict[str, Any], max_steps: int | None = None) -> None:

@@ -27,7 +27,7 @@ from ..learning.settings import Training
 from ..work.state import State
 from .condition import network_fields, network_pairs
 from .estimate import estimate_scale
-from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
+from .law import Inputs, ResidualLaw, Residuals, Rows, enlargement, ignored_settings, normals
 from .marginal import Marginal
 from .spread import Spread
 
@@ -36,9 +36,7 @@ __all__ = ["Scaled"]
 LOWEST = 1e-3  # σ, in units of the root mean square of the residuals
 HIGHEST = 30.0  # likewise
 UPDATES = 1000  # without a time limit
-NO_LIMIT = 10**6  # updates, if the time ends training
 BLOCK_VALUES = 2**20  # values of fields that are evaluated at a time
-TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Scaled(ResidualLaw):
         e = residuals.values / sigma
         if held_out is not None:  # in-sample residuals are too small
             new = held_out.values / self._sigma(held_out.inputs, spaces)
-            e = e * np.maximum(_size(new, held_out.mask) / np.maximum(_size(e, residuals.mask), TINY), 1.0)
+            e = e * enlargement(e, residuals.mask, new, held_out.mask)
         mean = residuals.inputs.mean
         marginal = Marginal.of(e, sigma, mean, residuals.mask)
         scores = marginal.scores(e, sigma, mean, terms.seed)
@@ -107,8 +105,7 @@ class Scaled(ResidualLaw):
     def _loop(self, terms: Terms) -> Training:
         if self.training is not None:
             return self.training
-        updates = UPDATES if terms.left() is None else NO_LIMIT
-        return Training(rate=2e-3, batch=64, ema=0.99, weight_decay=1e-3, updates=updates)
+        return Training(rate=2e-3, batch=64, ema=0.99, weight_decay=1e-3, updates=UPDATES if terms.left() is None else None)
 
     @torch.no_grad()
     def _sigma(self, inputs: Inputs, spaces: Spaces) -> Array:
@@ -179,10 +176,3 @@ def _likelihood(net: NetworkOnPairs) -> Callable[[Pairs, str], Objective]:
 def _bounded(log_sigma: Tensor) -> Tensor:
     """Return log σ between the bounds."""
     return log_sigma.clamp(float(np.log(LOWEST)), float(np.log(HIGHEST)))
-
-
-def _size(values: Array, mask: Array | None) -> Array:
-    """Return the root mean square per channel: (channel, 1, …)."""
-    axes = (0, *range(2, values.ndim))
-    count = values[:, 0].size if mask is None else np.maximum(mask.sum(axis=axes, keepdims=True)[0], 1)
-    return np.asarray(np.sqrt((values**2).sum(axis=axes, keepdims=True)[0] / count))

@@ -34,7 +34,7 @@ from ..work.state import State
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
-from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
+from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, enlargement, ignored_settings, named_state, root_mean_square
 from .mixture import ConditionalMixture
 from .scaled import Scaled
 
@@ -101,9 +101,8 @@ class Statistics(ResidualLaw, Expectation):
         self._train(residuals, held_out, terms)
         z, rest = self._encoded(residuals)
         z_new, rest_new = (z, rest) if held_out is None else self._encoded(held_out)
-        rest = rest * _ratio(rest_new, rest)  # rests of training pairs are in-sample
-        axes = (0, *range(2, rest.ndim))
-        self.unit = np.maximum(np.sqrt(np.mean(rest**2, axis=axes, keepdims=True))[0], TINY)
+        rest = rest * enlargement(rest, None, rest_new, None)  # rests of training pairs are in-sample
+        self.unit = np.maximum(root_mean_square(rest)[0], TINY)
         size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
         numbers = np.column_stack([z, np.log(size)])
@@ -121,7 +120,7 @@ class Statistics(ResidualLaw, Expectation):
 
     def _explained(self, held_out: Residuals, rest: Array) -> float:
         """Return the share of the variance about the mean of D that z explains, beyond that of as many components."""
-        unit = root_mean_square(held_out.values, held_out.mask)
+        unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
         about = (held_out.values - self.expectation(held_out.inputs, draws=FEWEST_MEAN_DRAWS)) / unit
         total = float(np.mean(about**2))
         linear = _principal(about, MOST_LATENTS)[1][: self.latents].sum()
@@ -161,7 +160,7 @@ class Statistics(ResidualLaw, Expectation):
         training = self.training
         if training is None:
             rate = 4e-3 if self._kind(spaces) == "fno" else 2e-3
-            training = Training(rate=rate, batch=32, ema=0.998, updates=10**6 if terms.left() is not None else None)
+            training = Training(rate=rate, batch=32, ema=0.998)
         share = terms if terms.left() is None else terms.within(terms.left(NETWORK_SHARE))
 
         def objective(some: Any, purpose: str) -> Objective:
@@ -337,13 +336,6 @@ def _rest_from_state(state: State) -> ResidualLaw:
     settings = dict(state.settings)
     law = {each.name: each for each in (Gaussian, Scaled)}[settings.pop("name")]
     return law.from_state(State(settings, state.arrays, state.parts))
-
-
-def _ratio(new: Array, train: Array) -> Array:
-    """Return the ratio of the root mean squares of two sets of fields per channel, (1, channel, 1, …), at least 1."""
-    axes = (0, *range(2, new.ndim))
-    squares = [np.mean(values**2, axis=axes, keepdims=True) for values in (new, train)]
-    return np.asarray(np.sqrt(np.maximum(squares[0] / np.maximum(squares[1], TINY), 1.0)))
 
 
 def _principal(values: Array, count: int) -> tuple[Array, Array]:

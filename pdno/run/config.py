@@ -264,7 +264,7 @@ class Config(Section):
             baseline, default_kind = {"fno": (FNO, "fno"), "unet": (UNet, "slim")}[m.kind]
             if network["kind"] == "auto":
                 network["kind"] = default_kind
-            return baseline(network, normalise=m.normalise, training=recipe(m.budget is not None, self.training), **shared)
+            return baseline(network, normalise=m.normalise, training=recipe(self.training), **shared)
         if len(network) == 1 and network["kind"] in ("auto", "zero"):
             network = network["kind"]
         d = self.diffusion
