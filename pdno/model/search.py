@@ -3,9 +3,9 @@ r"""Selection of mean and residual law together, within one time budget.
     cheap means → screening of network means → screening of laws on the residuals of the best mean so far
                 → the remaining time for what gains most: the mean, the law, or both
 
-If the law that is best after its screening models what a whole field shares, randomness limits the prediction, not the mean:
-the law gets all of the remaining time. If it is a law of single values, mean and law share the time. If it is Gaussian, the
-mean gets most of it. Where one of the two is given by the user, the other one is selected alone.
+If the law that is best after its screening models randomness that a whole field shares, this limits the prediction, not the
+mean: the law gets all of the remaining time. If it has a scale field, mean and law share the time. Otherwise the mean gets most
+of it. Where one of the two is given by the user, the other one is selected alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,11 @@ from ..learning.budget import Terms
 from ..mean.base import Mean
 from ..mean.choice import Choice
 from ..mean.choose import MeanSelection, choose_mean
-from ..residual.choose import LINEAR, LawChoice, LawSelection, MeanResiduals, candidates, choose_law
+from ..residual.choose import LawChoice, LawSelection, MeanResiduals, candidates, choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import ResidualLaw
 from ..residual.scaled import Scaled
-from ..residual.statistics import Statistics
 from ..symmetry import Symmetry
 from ..work.engine import is_first
 from .decompose import decompose
@@ -33,7 +32,6 @@ __all__ = ["Search"]
 MEAN_SHARE = 0.85  # of the remaining time, for the mean of Gaussian residuals
 SHARED_SHARE = 0.55  # likewise, if residuals have a scale field
 LAW_SCREENING = 0.3  # of the remaining time, for screening laws before the mean is trained to the end
-SHARED = (LINEAR, Statistics.name, Diffused.name)  # laws of what a whole field shares
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Search:
         if not laws.reason:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
-        if reason is None and best not in SHARED:
+        if reason is None and not laws.is_shared(best):
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
             residuals, remarks = self._decomposed(choice, self.terms)

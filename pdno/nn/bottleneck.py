@@ -1,6 +1,6 @@
 r"""A network with a bottleneck: what a whole field shares, compressed to a few numbers.
 
-    z = √3 tanh((L r + E(P r, Q c))/√3),        r̂ = D(c, z + δη),    η ~ N(0, I)
+    z = R tanh((L r + E(P r, Q c))/R),        r̂ = D(c, z + δη),    η ~ N(0, I)
 
 L, P and Q are linear and start with leading principal components of r and of c; E is a small dense network, and starts with
 zero; D is a network on the grid with z as constant channels. r is the field to reconstruct, c the fields on which both are
@@ -23,7 +23,7 @@ __all__ = ["COMPONENTS", "Bottleneck", "LinearBottleneck"]
 COMPONENTS = 32  # of r, and of c, that the encoder sees
 HIDDEN = 128  # units of the two hidden layers of the encoder
 JITTER = 0.03  # δ, in units of the standard deviation of a uniform z
-RANGE = math.sqrt(3)  # of z: a uniform distribution then has unit variance
+RANGE = math.sqrt(3)  # R: a uniform distribution then has unit variance
 
 
 class Bottleneck(GridNetwork):

@@ -2,6 +2,7 @@
 
 from .. import lazy_submodules
 from .build import LAWS, law_from_state
+from .copula import Copula
 from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
@@ -12,6 +13,7 @@ from .statistics import Statistics
 
 __all__ = [
     "LAWS",
+    "Copula",
     "Density",
     "Diffused",
     "Exact",

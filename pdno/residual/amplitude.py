@@ -10,6 +10,7 @@ vary no more than those of S ξ, t = 1, so that homoscedastic noise is modelled 
 Nothing is extrapolated: features are clipped to the range seen in training, and t, with e and without, to the range of sizes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..draw import generator
 from ..work.state import State
 from .scale import Scale
 
-__all__ = ["Amplitude"]
+__all__ = ["Amplitude", "size_features"]
 
 FEWEST = 20  # fields from which sizes can be estimated
 SIMULATED = 256  # fields S ξ that show how much sizes scatter by chance
@@ -68,7 +69,7 @@ class Amplitude:
         scalars: Array | None = None,
         seed: int = 0,
         mask: Array | None = None,
-        channels: Array | None = None,
+        drawn: Callable[[Array], Array] | None = None,
     ) -> "Amplitude | None":
         """Estimate c, β and the values of e.
 
@@ -79,7 +80,7 @@ class Amplitude:
             scalars: (sample, parameter).
             seed: of the simulated fields S ξ that sizes are compared with.
             mask: True where residuals are observed; sizes are those of the observed values.
-            channels: L, which mixes the channels of ξ; default: they are independent.
+            drawn: maps white noise ξ to residuals with t = 1; default: S ξ.
 
         Returns:
             None if sizes vary no more than those of S ξ, or there are too few fields.
@@ -90,15 +91,13 @@ class Amplitude:
             return None
         log_t = np.log(sizes[known])
         noise = generator(seed, "amplitude", 0).standard_normal((SIMULATED, *residuals.shape[1:]))
-        if channels is not None:
-            noise = np.einsum("ij,nj...->ni...", channels, noise)
         masks = None if mask is None else mask[np.resize(np.flatnonzero(known), SIMULATED)]
-        by_chance = np.log(_sizes(scale.sqrt(noise), scale, masks))
+        by_chance = np.log(_sizes((drawn or scale.sqrt)(noise), scale, masks))
         variance = float(by_chance.var())
         stderr = variance * np.sqrt(2 / len(log_t))
         if log_t.var(ddof=1) < 1.5 * variance + 3 * stderr:
             return None
-        x = _features(a, m, scalars)[known]
+        x = size_features(a, m, scalars)[known]
         centre, spread = x.mean(axis=0), x.std(axis=0)
         spread = np.where(spread > 1e-6, spread, np.inf)
         x = (x - centre) / spread
@@ -110,7 +109,7 @@ class Amplitude:
 
     def __call__(self, a: Array, m: Array, scalars: Array | None = None) -> Array:
         """Return t without e for inputs a and predictions m: (sample,)."""
-        x = (_features(a, m, scalars) - self.centre) / self.spread
+        x = (size_features(a, m, scalars) - self.centre) / self.spread
         return self._bounded(self.constant + np.clip(x, self.lowest, self.highest) @ self.slope)
 
     def _bounded(self, log_t: Array) -> Array:
@@ -176,7 +175,7 @@ def _sizes(residuals: Array, scale: Scale, mask: Array | None = None) -> Array:
     return np.asarray(np.sqrt(np.divide(shares.sum(axis=1), count, where=count > 0, out=np.full(len(count), np.nan))))
 
 
-def _features(a: Array, m: Array, scalars: Array | None) -> Array:
+def size_features(a: Array, m: Array, scalars: Array | None) -> Array:
     """Return logarithms of size, roughness and steepest slope of each channel of a and m, and scalars: (sample, feature).
 
     A scalar gives two features, itself and the logarithm of its absolute value.

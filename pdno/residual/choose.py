@@ -1,6 +1,6 @@
 r"""Selection of the residual law: candidates from cheap to costly, compared by one proper score on held-out pairs.
 
-    gaussian → resampled → linear statistics → scaled → statistics → diffusion
+    gaussian → resampled → copula → linear statistics → scaled → statistics → diffusion
 
 The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A law replaces the Gaussian one, and a law
 with a network one without, only if its score is lower by more than chance allows (`pdno.residual.compare`). Networks are first
@@ -10,7 +10,7 @@ white Gaussian noise, or if there is no time or there are too few pairs.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from .build import LAWS
 from .compare import SCORE_MEMBERS, Difference, held_out_scores
+from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import ResidualLaw, Residuals, Tunable, root_mean_square
@@ -34,6 +35,8 @@ from .statistics import Statistics
 __all__ = ["LINEAR", "Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidates", "choose_law"]
 
 FEWEST_PAIRS = 100  # training pairs for networks
+FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
+SIMPLE = (Resampled.name, Copula.name)  # laws without a network, beside the Gaussian one
 LINEAR = "linear statistics"  # statistics by principal components, without a network
 DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
 FEWEST_SECONDS = 2.0  # of screening a network
@@ -42,7 +45,7 @@ TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
 SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
-PROMISING = 0.2  # share of the variance that a few numbers explain beyond principal components
+PROMISING = 0.2  # share of the variance that a few numbers explain, or explain beyond principal components
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
@@ -203,8 +206,11 @@ class LawSelection:
         self.gaussian.learn(self.residuals.measured, self.residuals.held_out, self.terms)
         self._add(Gaussian.name, self.gaussian, 0.0)
         self.reason = self._nothing_to_learn()
-        if not self.residuals.exact and self.residuals.measured is self.residuals.train:
-            self._train("resampled", lambda gaussian: Resampled(), self.terms)
+        if not self.residuals.exact and self.residuals.representative:
+            if self.residuals.measured is self.residuals.train:
+                self._train(Resampled.name, lambda gaussian: Resampled(), self.terms)
+            if len(self.residuals.train) >= FEWEST_FOR_VALUES:
+                self._train(Copula.name, lambda gaussian: Copula(), self.terms)
             self._cross()
 
     # Training
@@ -299,10 +305,9 @@ class LawSelection:
         if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED or len(train) < FOLDS:
             return
         unit = root_mean_square(train.values, train.mask)
-        for name in (Gaussian.name, Resampled.name):
-            trial = self.trials[name]
+        for trial in self.trials.values():
             if trial.law is None:
-                return
+                continue
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
@@ -319,21 +324,22 @@ class LawSelection:
         """
         shared = {name: trial.law.shared for name, trial in self.trials.items() if trial.law is not None}
         if max(shared.values()) > PROMISING:
-            return max(shared, key=lambda name: shared[name])
-        gains = self._gains(Gaussian.name)
-        return max(gains, key=lambda name: gains[name]) if gains else Gaussian.name
+            return _largest(shared, Gaussian.name)
+        return _largest(self._gains(Gaussian.name), Gaussian.name)
+
+    def is_shared(self, name: str) -> bool:
+        """Whether a law models randomness that a whole field shares, and which limits the prediction."""
+        law = self.trials[name].law
+        return law is not None and (name == Diffused.name or law.explained > PROMISING)
 
     def best(self) -> str:
         """Return the name of the best law.
 
-        Resampled fields must be better than a Gaussian by more than chance allows, and laws with networks better than the
-        better one of these two; of several such laws, the one with the lowest score is the best.
+        Resampled fields and a copula must be better than a Gaussian by more than chance allows, and laws with networks better
+        than the best one of these three; of several such laws, the one with the lowest score is the best.
         """
-        simple = Gaussian.name
-        if Resampled.name in self._gains(simple):
-            simple = Resampled.name
-        gains = self._gains(simple)
-        return max(gains, key=lambda name: gains[name]) if gains else simple
+        simple = _largest({name: gain for name, gain in self._gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
+        return _largest(self._gains(simple), simple)
 
     def _gains(self, old: str) -> dict[str, float]:
         """Return the laws that are better than this one by more than chance allows, and by which share of its score."""
@@ -387,3 +393,8 @@ class LawSelection:
             tried = "was not tried again for the final mean" if name in self.earlier else "was not tried"
             sentences.append(f"The law {name!r} {tried}: {problem}.")
         return sentences
+
+
+def _largest(values: Mapping[str, float], otherwise: str) -> str:
+    """Return the name with the largest value; `otherwise` if there are none."""
+    return max(values, key=lambda name: values[name]) if values else otherwise

@@ -1,7 +1,7 @@
 r"""What networks and mixtures of residual laws are conditioned on: a, m(a) and scalars.
 
 Networks take a and m(a) as channels on the grid of u. Mixtures take a vector of features: the leading principal components of a
-and of m(a), and the scalars, each with mean 0 and variance 1.
+and of m(a), the logarithms of their sizes, and the scalars, each with mean 0 and variance 1.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..mean.base import pairs_of
 from ..work.state import State
+from .amplitude import size_features
 from .law import Inputs, Residuals
 
 __all__ = ["Features", "network_fields", "network_pairs"]
@@ -41,10 +42,10 @@ def network_pairs(residuals: Residuals, spaces: Spaces, first: Array | None = No
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The leading principal components of a and of m(a), and the scalars.
+    """The leading principal components of a and of m(a), the logarithms of their sizes, and the scalars.
 
     Args:
-        centres: mean of a, of m(a) and of the scalars, flat.
+        centres: mean of a, of m(a), and of sizes and scalars, flat.
         directions: principal directions divided by the standard deviation along them: (value, component).
     """
 
@@ -79,8 +80,8 @@ class Features:
 
 
 def _flat(inputs: Inputs) -> list[Array]:
-    parts = [inputs.a.reshape(len(inputs), -1), inputs.mean.reshape(len(inputs), -1)]
-    return parts if inputs.scalars is None else [*parts, inputs.scalars]
+    fields = [inputs.a.reshape(len(inputs), -1), inputs.mean.reshape(len(inputs), -1)]
+    return [*fields, size_features(inputs.a, inputs.mean, inputs.scalars)]
 
 
 def _directions(values: Array) -> Array:

@@ -135,7 +135,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         """Train the network on normalised residuals."""
         if self._spread is None:
             self._spread = Gaussian().learn(residuals, held_out, terms).spread
-        self.std = self.spread.scale.std if self.spread.is_homoscedastic else None
+        self.std = self.spread.std if self.spread.is_homoscedastic else None
         pairs = self._normalised(residuals, terms.seed, "train")
         validation = None if held_out is None else self._normalised(held_out, terms.seed, "validation")
         elements = () if self.given_mean else tuple(g.linear for g in residuals.elements)
@@ -390,5 +390,5 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         if reverse.variance == "analytic" and new.error is None:
             raise UserError("the denoising error of the diffusion is missing; save the model again")
         new.networks = (NetworkOnPairs.from_state(saved, True, network),)
-        new.std = new.spread.scale.std if new.spread.is_homoscedastic else None
+        new.std = new.spread.std if new.spread.is_homoscedastic else None
         return new

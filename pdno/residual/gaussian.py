@@ -1,11 +1,10 @@
-r"""Gaussian residuals, u − m(a) = t(a) s S ξ with ξ ~ N(0, I).
+r"""Gaussian residuals, u − m(a) = t(a) s S L C^½ ξ with ξ ~ N(0, I) (`pdno.residual.spread`).
 
-S and t are estimated from out-of-fold residuals; s is a random size of the whole field, drawn from the sizes that t(a) does not
+They are estimated from out-of-fold residuals; s is a random size of the whole field, drawn from the sizes that t(a) does not
 explain (1 if t = 1). There is no network.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -17,8 +16,6 @@ from ..errors import UserError, nearest
 from ..learning.budget import Terms
 from ..symmetry import Symmetry
 from ..work.state import State
-from .amplitude import Amplitude
-from .estimate import estimate_scale
 from .law import Density, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
 from .scale import Kind as ScaleKind
 from .spread import Spread
@@ -59,21 +56,9 @@ class Gaussian(ResidualLaw, Density):
         return self._spread
 
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
-        values, groups = _transformed(residuals, _some(residuals.elements, residuals.values.size))
-        scale = estimate_scale(values, self.scale, residuals.mask, residuals.periodic or None, groups)
-        inputs, spread = residuals.inputs, Spread(scale).with_channels(residuals)
-        amplitude = Amplitude.of(
-            residuals.values,
-            scale,
-            inputs.a,
-            inputs.mean,
-            inputs.scalars,
-            terms.seed,
-            residuals.mask,
-            spread.channels,
-        )
-        self._spread = replace(spread, amplitude=amplitude)
-        self.std = scale.std if amplitude is None else None
+        copies, groups = _transformed(residuals, _some(residuals.elements, residuals.values.size))
+        self._spread = Spread.of(residuals, self.scale, copies, groups).with_amplitude(residuals, terms.seed)
+        self.std = self._spread.std if self._spread.is_homoscedastic else None
         return self
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
@@ -93,7 +78,7 @@ class Gaussian(ResidualLaw, Density):
         return f"Gaussian residuals: {self.spread.describe()}."
 
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
-        """Return −log of the mean over s of N(0, (t(a) s)² S L Lᵀ Sᵀ), in nats per pair."""
+        """Return −log of the mean over s of N(0, (t(a) s)² S L C Lᵀ Sᵀ), in nats per pair."""
         spread, shape = self.spread, residuals.values.shape
         t = spread.sizes(residuals.inputs)
         s = np.ones((1, 1)) if spread.amplitude is None else spread.amplitude.relative_sizes(t)
@@ -109,7 +94,7 @@ class Gaussian(ResidualLaw, Density):
     def from_state(cls, state: State) -> Self:
         new = cls(**state.settings)
         new._spread = Spread.from_state(state.parts["spread"])
-        new.std = new._spread.scale.std if new._spread.is_homoscedastic else None
+        new.std = new._spread.std if new._spread.is_homoscedastic else None
         return new
 
 

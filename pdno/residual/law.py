@@ -147,8 +147,9 @@ class ResidualLaw(ABC):
         centred: whether the mean of the law is zero for every input, so that m(a) is the mean of u.
         std: standard deviation of the law, (channel, *grid), if it is the same for all inputs; None if it is not.
         networks: trained networks that it uses.
-        shared: share of the variance of held-out residuals that a few numbers per field explain beyond the principal components
-            of the residuals: what further training of a law with such numbers may gain; 0 for other laws.
+        explained: share of the variance of held-out residuals that a few numbers per field explain; 0 for other laws.
+        shared: likewise, beyond what as many principal components of the residuals explain: what further training of a law with
+            such numbers may gain.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
@@ -161,6 +162,7 @@ class ResidualLaw(ABC):
     call_rows: ClassVar[int] = 512
     std: Array | None = None
     networks: tuple[NetworkOnPairs, ...] = ()
+    explained: float = 0.0
     shared: float = 0.0
 
     @abstractmethod

@@ -23,6 +23,7 @@ SCALES = 6  # levels of σ, at most
 MEANS = 3  # levels of m(a) for each of them
 PER_LEVEL = 2000  # values that a level needs
 QUANTILES = 1001  # of each level
+SCORES = np.linspace(-4.0, 4.0, QUANTILES)  # normal scores of the quantiles: dense in the tails, where q is steep
 MOST = 2**21  # values from which the quantiles are computed
 
 
@@ -33,7 +34,7 @@ class Marginal:
     Args:
         edges: of the levels of σ, for each channel: (channel, level of σ − 1).
         mean_edges: of the levels of m(a), (channel, level of σ, level of m(a) − 1).
-        quantiles: of equally spaced probabilities, (channel, level of σ, level of m(a), quantile).
+        quantiles: of equally spaced normal scores, (channel, level of σ, level of m(a), quantile).
 
     >>> rng = np.random.default_rng(0)
     >>> ones = np.ones((500, 1, 64))
@@ -68,16 +69,14 @@ class Marginal:
 
     def __call__(self, g: Array, scale: Array, mean: Array) -> Array:
         """Return q_l(Φ(g)) for normal scores g, scales σ and m(a), all (row, channel, *grid)."""
-        grid = np.linspace(0, 1, QUANTILES)
-        return self._each(lambda x, q: np.interp(x, grid, q), ndtr(g), scale, mean)
+        return self._each(lambda x, q: np.interp(x, SCORES, q), g, scale, mean)
 
     def scores(self, values: Array, scale: Array, mean: Array, seed: int = 0) -> Array:
         """Return normal scores g = Φ⁻¹(F_l(e)); ranks of equal values are drawn."""
-        uniform = generator(seed, "marginal", 0).random(values.shape)
-        low = self._each(lambda x, q: np.searchsorted(q, x, "left").astype(np.float64), values, scale, mean)
-        high = self._each(lambda x, q: np.searchsorted(q, x, "right").astype(np.float64), values, scale, mean)
-        rank = (low + uniform * np.maximum(high - low, 1.0)) / (QUANTILES + 1)
-        return np.asarray(ndtri(np.clip(rank, 0.25 / QUANTILES, 1 - 0.25 / QUANTILES)))
+        uniform, edges = generator(seed, "marginal", 0).random(values.shape), np.array([0.0, *ndtr(SCORES), 1.0])
+        low = self._each(lambda x, q: edges[np.searchsorted(q, x, "left")], values, scale, mean)
+        high = self._each(lambda x, q: edges[1 + np.searchsorted(q, x, "right")], values, scale, mean)
+        return np.asarray(ndtri(np.clip(low + uniform * (high - low), edges[1], edges[-2])))
 
     def _each(self, function: Callable[[Array, Array], Array], values: Array, scale: Array, mean: Array) -> Array:
         """Return function(values, quantiles of the level) for all nodes."""
@@ -107,12 +106,12 @@ def _levels(e: Array, sigma: Array, m: Array, scales: int, means: int) -> tuple[
     order = np.sort(sigma)
     total = order.cumsum()
     edges = order[np.searchsorted(total, total[-1] * np.arange(1, scales) / scales).clip(max=len(order) - 1)]
-    grid, mean_edges, quantiles = np.linspace(0, 1, QUANTILES), [], []
+    probabilities, mean_edges, quantiles = np.array([0.0, *ndtr(SCORES[1:-1]), 1.0]), [], []
     for level in range(scales):
         here = np.searchsorted(edges, sigma) == level
         here = here if here.any() else np.ones(len(e), bool)
         mean_edges.append(np.quantile(m[here], np.arange(1, means) / means))
         inner = np.searchsorted(mean_edges[-1], m[here])
         parts = (e[here][inner == number] for number in range(means))
-        quantiles.append([np.quantile(part if part.size else e[here], grid) for part in parts])
+        quantiles.append([np.quantile(part if part.size else e[here], probabilities) for part in parts])
     return edges, np.asarray(mean_edges), np.asarray(quantiles)

@@ -3,7 +3,8 @@ r"""The distribution of a few numbers given an input: a Gaussian mixture, condit
     p(z | φ) = Σ_j w_j(φ) N(z; μ_j(φ), L_j(φ) L_j(φ)ᵀ),        φ = features of the input,
 
 with w, μ and the triangular L from a small network that minimises −log p on training pairs. Without φ, z is drawn from its
-training values with a small kernel (a kernel density estimate). The conditional distribution is used where it has a higher
+training values with a small kernel (a kernel density estimate), which has a width for each number: modes of one of them may be
+narrow, while the others vary continuously. The conditional distribution is used where it has a higher
 likelihood on held-out pairs, by more than one standard error.
 """
 
@@ -36,6 +37,9 @@ FEWEST = 200  # training pairs for a conditional mixture
 FEWEST_HELD_OUT = 20  # held-out pairs to select it by
 FEWEST_SECONDS = 0.05  # of training, below which the distribution does not depend on the input
 KERNEL_PAIRS = 2000  # training values from which the kernel density is evaluated
+BANDWIDTH_PAIRS = 1200  # training values from which the widths of the kernel are selected
+WIDTHS = np.geomspace(0.004, 0.8, 14)  # that are compared
+ROUNDS = 2  # of the selection of all widths
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class ConditionalMixture:
         self.updates = updates
         self.centre = self.spread = np.zeros(0)
         self.values = np.zeros((0, 0))  # standardised training values, for the kernel density
-        self.width = 0.0  # of the kernel, in units of the standard deviation of z
+        self.widths = np.zeros(0)  # of the kernel, in units of the standard deviations of z, (K,)
         self.network: nn.Sequential | None = None
 
     def learn(
@@ -78,7 +82,7 @@ class ConditionalMixture:
         self.spread = np.where(spread > 0, spread, 1.0)
         values = (z - self.centre) / self.spread
         self.values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
-        self.width = _bandwidth(self.values, seed)
+        self.widths = _bandwidths(self.values, seed)
         if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
             return self
         if seconds is not None and seconds < FEWEST_SECONDS:
@@ -88,7 +92,7 @@ class ConditionalMixture:
             torch.manual_seed(seed % 2**63)
             network = _network(x.shape[1], z.shape[1])
         likelihood = _fit(network, train, validation, seed, self.updates, seconds)
-        gain = likelihood - _kernel_log_density(self.values, self.width, validation.z.numpy().astype(np.float64))
+        gain = likelihood - _kernel_log_density(self.values, self.widths, validation.z.numpy().astype(np.float64))
         if gain.mean() > stderr_of_mean(gain, None):
             self.network = network
         return self
@@ -114,7 +118,7 @@ class ConditionalMixture:
 
             def unconditional(places: Array, uniform: Array, normal: Array) -> Array:
                 number = np.minimum((uniform * len(self.values)).astype(np.intp), len(self.values) - 1)
-                return self._restored(self.values[number] + self.width * normal)
+                return self._restored(self.values[number] + self.widths * normal)
 
             return unconditional
         with torch.no_grad():
@@ -139,18 +143,18 @@ class ConditionalMixture:
 
     def state(self) -> State:
         """Return values, kernel width and weights, to be saved."""
-        arrays = {"centre": self.centre, "spread": self.spread, "values": self.values}
+        arrays = {"centre": self.centre, "spread": self.spread, "values": self.values, "widths": self.widths}
         parts = {}
         if self.network is not None:
             parts["weights"] = State({}, {k: v.detach().cpu().numpy() for k, v in self.network.state_dict().items()})
-        return State({"width": self.width}, arrays, parts)
+        return State({}, arrays, parts)
 
     @classmethod
     def from_state(cls, state: State) -> "ConditionalMixture":
         """Restore what `state` returned."""
         new = cls()
-        new.centre, new.spread, new.values = (np.asarray(state.arrays[k]) for k in ("centre", "spread", "values"))
-        new.width = float(state.settings["width"])
+        arrays = {name: np.asarray(value) for name, value in state.arrays.items()}
+        new.centre, new.spread, new.values, new.widths = (arrays[k] for k in ("centre", "spread", "values", "widths"))
         if "weights" in state.parts:
             weights = {k: torch.from_numpy(np.array(v)) for k, v in state.parts["weights"].arrays.items()}
             new.network = _network(weights["0.weight"].shape[1], new.values.shape[1])
@@ -220,22 +224,27 @@ def _fit(network: nn.Sequential, train: _Rows, held_out: _Rows, seed: int, updat
     return values
 
 
-def _bandwidth(z: Array, seed: int) -> float:
-    """Return the kernel width of largest leave-out likelihood, in units of the standard deviation of z."""
+def _bandwidths(z: Array, seed: int) -> Array:
+    """Return the kernel widths of largest leave-out likelihood, in units of the standard deviations of z: one at a time."""
+    widths = np.full(z.shape[1], WIDTHS[-3])
     if len(z) < 8:
-        return 0.3
-    order = generator(seed, "mixture/bandwidth", 0).permutation(len(z))[:KERNEL_PAIRS]
+        return widths
+    order = generator(seed, "mixture/bandwidth", 0).permutation(len(z))[:BANDWIDTH_PAIRS]
     half = len(order) // 2
-    widths = np.geomspace(0.005, 0.5, 12)
-    scores = [_kernel_log_density(z[order[:half]], width, z[order[half:]]).mean() for width in widths]
-    return float(widths[int(np.argmax(scores))])
+    for k in [*range(len(widths))] * ROUNDS:
+
+        def likelihood(width: float, k: int = k) -> float:
+            tried = np.where(np.arange(len(widths)) == k, width, widths)
+            return float(_kernel_log_density(z[order[:half]], tried, z[order[half:]]).mean())
+
+        widths[k] = max(WIDTHS, key=likelihood)
+    return widths
 
 
-def _kernel_log_density(z: Array, width: float, points: Array) -> Array:
+def _kernel_log_density(z: Array, widths: Array, points: Array) -> Array:
     """Return the log of the kernel density estimate from values z at some points, (point,)."""
     some = z[:: max(1, len(z) // KERNEL_PAIRS)]
-    size = z.shape[1]
-    squares = np.square((points[:, None] - some[None]) / width).sum(axis=2)
+    squares = np.square((points[:, None] - some[None]) / widths).sum(axis=2)
     lowest = squares.min(axis=1, keepdims=True)
     total = np.log(np.exp(-0.5 * (squares - lowest)).mean(axis=1)) - 0.5 * lowest[:, 0]
-    return np.asarray(total - size * math.log(width * math.sqrt(2 * math.pi)))
+    return np.asarray(total - np.log(widths * math.sqrt(2 * math.pi)).sum())

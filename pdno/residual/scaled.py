@@ -1,13 +1,11 @@
 r"""Residuals with a scale field: u − m(a) = σ(x; a) q(g(x)), with g a correlated Gaussian field of unit variance.
 
 σ is a network of a and m(a) that minimises the negative log-likelihood log σ + (u − m)²/(2σ²) at each node: errors may be
-larger at some places, for some inputs, where u is large, or next to a jump of the input. q (`pdno.residual.marginal`) is the
-quantile function of (u − m)/σ, so that values need not be Gaussian; the correlation of g is that of the normal scores
-(`pdno.residual.scale`).
+larger at some places, for some inputs, where u is large, or next to a jump of the input. q and g are those of a Gaussian copula
+(`pdno.residual.copula`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +15,6 @@ from torch import Tensor
 from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
-from ..diffusion.base import White
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..learning.loop import Objective
@@ -26,10 +23,8 @@ from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..work.state import State
 from .condition import network_fields, network_pairs
-from .estimate import estimate_scale
-from .law import Inputs, ResidualLaw, Residuals, Rows, enlargement, ignored_settings, normals
-from .marginal import Marginal
-from .spread import Spread
+from .copula import Values
+from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings
 
 __all__ = ["Scaled"]
 
@@ -37,21 +32,6 @@ LOWEST = 1e-3  # σ, in units of the root mean square of the residuals
 HIGHEST = 30.0  # likewise
 UPDATES = 1000  # without a time limit
 BLOCK_VALUES = 2**20  # values of fields that are evaluated at a time
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """What draws need beside the network.
-
-    Args:
-        spaces: grids of a and u.
-        marginal: quantile functions of (u − m)/σ.
-        spread: correlation of g.
-    """
-
-    spaces: Spaces
-    marginal: Marginal
-    spread: Spread
 
 
 class Scaled(ResidualLaw):
@@ -67,11 +47,11 @@ class Scaled(ResidualLaw):
 
     def __init__(self, network: str = "auto", training: Training | None = None) -> None:
         self.network, self.training = network, training
-        self._trained: _Trained | None = None
+        self._trained: tuple[Spaces, Values] | None = None
 
     @property
-    def trained(self) -> _Trained:
-        """Grids, quantile functions and correlation.
+    def trained(self) -> tuple[Spaces, Values]:
+        """Grids of a and u, and the distribution of (u − m)/σ.
 
         Raises:
             UserError: before training.
@@ -89,17 +69,8 @@ class Scaled(ResidualLaw):
         net = NetworkOnPairs.build(kind, pairs, inner, terms)
         self.networks = (net,)
         net.train(_likelihood(net), pairs, validation, self._loop(terms), terms, {"law": self.name})
-        sigma = self._sigma(residuals.inputs, spaces)
-        e = residuals.values / sigma
-        if held_out is not None:  # in-sample residuals are too small
-            new = held_out.values / self._sigma(held_out.inputs, spaces)
-            e = e * enlargement(e, residuals.mask, new, held_out.mask)
-        mean = residuals.inputs.mean
-        marginal = Marginal.of(e, sigma, mean, residuals.mask)
-        scores = marginal.scores(e, sigma, mean, terms.seed)
-        scale = estimate_scale(scores, "auto", residuals.mask, residuals.periodic or None, residuals.groups())
-        spread = Spread(scale).with_channels(replace(residuals, values=scores))
-        self._trained = _Trained(spaces, marginal, spread)
+        new = None if held_out is None else (held_out, self._sigma(held_out.inputs, spaces))
+        self._trained = spaces, Values.of(residuals, self._sigma(residuals.inputs, spaces), new, terms.seed)
         return self
 
     def _loop(self, terms: Terms) -> Training:
@@ -122,11 +93,9 @@ class Scaled(ResidualLaw):
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
         ignored_settings(sampling)
-        trained = self.trained
-        sigma = inputs.once("scaled", lambda: self._sigma(inputs, trained.spaces))[rows.places]
-        xi = normals(White(), inputs.mean.shape[1:], rows)
-        g = trained.spread.restored(xi, inputs, rows.places) / trained.spread.scale.std
-        return trained.marginal(g, sigma, inputs.mean[rows.places]) * sigma
+        spaces, values = self.trained
+        sigma = inputs.once("scaled", lambda: self._sigma(inputs, spaces))
+        return values.draw(sigma[rows.places], inputs, rows)
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)
@@ -134,7 +103,7 @@ class Scaled(ResidualLaw):
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
-        scale = self.trained.spread.describe()
+        scale = self.trained[1].spread.describe()
         (net,) = self.networks
         return (
             f"Residuals with a scale field from a network with {net.parameters:,} parameters, trained for {net.updates} steps; "
@@ -142,17 +111,16 @@ class Scaled(ResidualLaw):
         )
 
     def state(self) -> State:
-        trained = self.trained
-        parts = {"net": self.networks[0].state(), "spaces": trained.spaces.state()}
-        parts |= {"marginal": trained.marginal.state(), "spread": trained.spread.state()}
-        return State({"network": self.network}, {}, parts)
+        spaces, values = self.trained
+        return State(
+            {"network": self.network}, {}, {"net": self.networks[0].state(), "spaces": spaces.state(), "values": values.state()}
+        )
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         new, parts = cls(**state.settings), state.parts
         new.networks = (NetworkOnPairs.from_state(parts["net"]),)
-        marginal, spread = Marginal.from_state(parts["marginal"]), Spread.from_state(parts["spread"])
-        new._trained = _Trained(Spaces.from_state(parts["spaces"]), marginal, spread)
+        new._trained = Spaces.from_state(parts["spaces"]), Values.from_state(parts["values"])
         return new
 
 

@@ -1,17 +1,21 @@
-r"""The size of residuals: u − m(a) = t(a) S L r with r of unit variance.
+r"""The size of residuals: u − m(a) = t(a) S L C^½ r with r of unit variance.
 
 S (`pdno.residual.scale`) is the same for all inputs: how large errors are at each node and how they are correlated.
 L, a triangular matrix, mixes the channels at each node: R = L Lᵀ is the correlation of channels; None if they are independent.
+C (`pdno.residual.covariance`) has correlations that are not the same everywhere; None if there are none.
 t(a) (`pdno.residual.amplitude`) is an input-dependent scale; None for homoscedastic residuals, t = 1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._typing import Array
+from .._typing import Array, Ints
 from ..work.state import State
 from .amplitude import Amplitude
+from .covariance import Covariance, gain_of_covariance
+from .estimate import estimate_scale
 from .law import Inputs, Residuals
 from .scale import Scale
 
@@ -24,11 +28,35 @@ SHRINKAGE = 1e-3  # of the correlation towards that of independent channels, whi
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """S, t and L."""
+    """S, t, L and C."""
 
     scale: Scale
     amplitude: Amplitude | None = None
     channels: Array | None = None
+    covariance: Covariance | None = None
+
+    @classmethod
+    def of(cls, residuals: Residuals, kind: str = "auto", copies: Array | None = None, groups: Ints | None = None) -> "Spread":
+        """Estimate S, L and C, without t.
+
+        Args:
+            residuals: out of fold.
+            kind: of S; with another one than "auto", there is no C.
+            copies: residuals in several orientations, (copy, channel, *grid); default: the residuals.
+            groups: equal for copies that are not independent, (copy,).
+        """
+        if copies is None:
+            copies, groups = residuals.values, residuals.groups()
+
+        def with_scale(kind: str) -> Spread:
+            scale = estimate_scale(copies, kind, residuals.mask, residuals.periodic or None, groups)
+            return cls(scale).with_channels(residuals)
+
+        spread = with_scale(kind)
+        if kind != "auto" or residuals.mask is not None:
+            return spread
+        possible = [spread] if spread.scale.independent else [spread, with_scale("point")]
+        return _with_covariance(spread, possible, copies, groups)
 
     def with_channels(self, residuals: Residuals) -> "Spread":
         """Return the spread with the correlation of channels of these residuals, where it is significant.
@@ -37,7 +65,7 @@ class Spread:
         """
         if residuals.values.shape[1] == 1 or residuals.mask is not None or not (self.scale.point > 0).all():
             return self
-        r = replace(self, channels=None).without_noise(residuals)
+        r = self.without_noise(residuals)
         flat = np.moveaxis(r, 1, 0).reshape(r.shape[1], -1)
         correlation = np.corrcoef(flat)
         away = np.abs(correlation - np.eye(len(correlation))).max()
@@ -45,6 +73,29 @@ class Spread:
             return self
         shrunk = (1 - SHRINKAGE) * correlation + SHRINKAGE * np.eye(len(correlation))
         return replace(self, channels=np.linalg.cholesky(shrunk))
+
+    def with_amplitude(self, residuals: Residuals, seed: int) -> "Spread":
+        """Return the spread with t(a), if sizes of these residuals vary more than by chance."""
+        inputs, drawn = residuals.inputs, self._without_amplitude
+        fields = inputs.a, inputs.mean, inputs.scalars
+        return replace(self, amplitude=Amplitude.of(residuals.values, self.scale, *fields, seed, residuals.mask, drawn))
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation for t = 1 at each node: (channel, *grid), or (channel, 1, …) if all are equal."""
+        std = self.scale.std
+        if (c := self.covariance) is None:
+            return std
+        along = replace(self, covariance=None)._without_amplitude(c.vectors)
+        gain = np.tensordot(c.variances - c.rest, np.square(along), axes=1)
+        return np.asarray(np.sqrt(np.maximum(c.rest * np.square(std) + gain, 0.0)))
+
+    def _with_std(self, std: Array) -> "Spread":
+        """Return the spread with this standard deviation at each node, if S has one for each node."""
+        if self.scale.kind not in ("point", "both"):
+            return self
+        factor = np.divide(std, self.std, where=self.std > 0, out=np.ones(self.std.shape))
+        return replace(self, scale=replace(self.scale, point=self.scale.point * factor))
 
     def sizes(self, inputs: Inputs) -> Array:
         """Return t(a): (sample,)."""
@@ -64,26 +115,40 @@ class Spread:
         return self.scale.filled(self.without_noise(residuals), seed, purpose)
 
     def without_noise(self, residuals: Residuals) -> Array:
-        """Return r = L⁻¹ S⁻¹ (u − m(a))/t(a)."""
+        """Return r = C^−½ L⁻¹ S⁻¹ (u − m(a))/t(a)."""
         values = residuals.values
         if self.amplitude is not None:
             values = values / _column(self.sizes(residuals.inputs), values.ndim)
+        return self._white(values)
+
+    def _white(self, values: Array) -> Array:
+        """Return C^−½ L⁻¹ S⁻¹ of fields."""
         r = self.scale.inverse_sqrt(values)
-        return r if self.channels is None else _mixed(np.linalg.inv(self.channels), r)
+        r = r if self.channels is None else _mixed(np.linalg.inv(self.channels), r)
+        return r if self.covariance is None else self.covariance.inverse_sqrt(r)
 
     def restored(self, r: Array, inputs: Inputs, places: Array) -> Array:
-        """Return t(a) S L r, for the inputs in these places."""
-        values = self.scale.sqrt(r if self.channels is None else _mixed(self.channels, r))
+        """Return t(a) S L C^½ r, for the inputs in these places."""
+        values = self._without_amplitude(r)
         return values if self.amplitude is None else _column(self.sizes(inputs)[places], r.ndim) * values
 
+    def _without_amplitude(self, r: Array) -> Array:
+        """Return S L C^½ r."""
+        r = r if self.covariance is None else self.covariance.sqrt(r)
+        return self.scale.sqrt(r if self.channels is None else _mixed(self.channels, r))
+
     def log_volume(self, residuals: Residuals) -> float:
-        """Return the mean over inputs of log det (t(a) S L), over the nodes where S is not zero."""
-        zero = 0 * residuals.values[:1]
-        d = self.scale.rank(residuals.values.shape[1:])
-        volume = -self.scale.log_likelihood(zero)[0] - 0.5 * d * np.log(2 * np.pi)
+        """Return the mean over inputs of log det (t(a) S L C^½), over the nodes where S is not zero."""
+        shape = residuals.values.shape[1:]
+        return self._volume(shape) + self.scale.rank(shape) * float(np.log(self.sizes(residuals.inputs)).mean())
+
+    def _volume(self, shape: tuple[int, ...]) -> float:
+        """Return log det (S L C^½) of fields of this shape (channel, *grid)."""
+        d = self.scale.rank(shape)
+        volume = -float(self.scale.log_likelihood(np.zeros((1, *shape)))[0]) - 0.5 * d * np.log(2 * np.pi)
         if self.channels is not None:
-            volume += residuals.values[0, 0].size * np.log(np.diagonal(self.channels)).sum()
-        return float(volume + d * np.log(self.sizes(residuals.inputs)).mean())
+            volume += np.prod(shape[1:]) * np.log(np.diagonal(self.channels)).sum()
+        return float(volume + (0.0 if self.covariance is None else self.covariance.log_volume(d)))
 
     @property
     def is_homoscedastic(self) -> bool:
@@ -91,24 +156,45 @@ class Spread:
         return self.amplitude is None
 
     def describe(self) -> str:
-        """Describe S, t and L in a few words."""
+        """Describe S, t, L and C in a few words."""
         words = [self.scale.describe()]
         if self.channels is not None:
             mixed = self.channels @ self.channels.T
             words.append(f"correlation of channels up to {np.abs(mixed - np.diag(np.diagonal(mixed))).max():.2g}")
+        if self.covariance is not None:
+            words.append(f"other correlations in {len(self.covariance.variances)} components")
         return "; ".join(words if self.amplitude is None else [*words, self.amplitude.describe()])
 
     def state(self) -> State:
-        """Return S, t and L, to be saved."""
-        parts, arrays = {"scale": self.scale.state()}, {} if self.channels is None else {"channels": self.channels}
-        return State({}, arrays, parts if self.amplitude is None else {**parts, "amplitude": self.amplitude.state()})
+        """Return S, t, L and C, to be saved."""
+        some = {"scale": self.scale, "amplitude": self.amplitude, "covariance": self.covariance}
+        arrays = {} if self.channels is None else {"channels": self.channels}
+        return State({}, arrays, {name: part.state() for name, part in some.items() if part is not None})
 
     @classmethod
     def from_state(cls, state: State) -> "Spread":
         """Restore what `state` returned."""
-        amplitude = state.parts.get("amplitude")
+        amplitude, covariance = state.parts.get("amplitude"), state.parts.get("covariance")
         t = None if amplitude is None else Amplitude.from_state(amplitude)
-        return cls(Scale.from_state(state.parts["scale"]), t, state.arrays.get("channels"))
+        c = None if covariance is None else Covariance.from_state(covariance)
+        return cls(Scale.from_state(state.parts["scale"]), t, state.arrays.get("channels"), c)
+
+
+def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, groups: Ints | None) -> Spread:
+    """Return the best of some spreads with a C of its own; `spread` if no C is better than chance allows."""
+    best, most = spread, -np.inf
+    for each in possible:
+        if not each.scale.independent and not (each.scale.point > 0).all():
+            continue  # the null space of S is not that of C
+        r = each._white(values)
+        gain = gain_of_covariance(r, groups)
+        if gain is None or not gain.is_significant:
+            continue
+        likelihood = float(gain.after.sum()) - len(values) * each._volume(values.shape[1:])
+        covariance = Covariance.of(r, *gain.settings)
+        if likelihood > most and len(covariance.variances):
+            best, most = replace(each, covariance=covariance)._with_std(each.std), likelihood
+    return best
 
 
 def _column(t: Array, ndim: int) -> Array:

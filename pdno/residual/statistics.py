@@ -1,15 +1,15 @@
 r"""Statistics first: the few numbers that a whole residual field shares, then the field given them.
 
-    (z, s) ~ p(z, s | a),        u − m(a) = D(a, m(a), z) + exp(s) e
+    (z, s) ~ p(z, s | a),        u − m(a) = D(a, m(a), z) + Σ_b exp(s_b) e_b
 
 z = E(u − m(a), a, m(a)) are the K numbers from which a network D reconstructs residuals best (`pdno.nn.bottleneck`): the branch
-of the solution, the place of a front, a parameter of the equation that is not in a, an offset of the whole field. s is the log
-size of the rest, and e the rest at unit size, drawn from any other residual law given a, m(a) + D, z and s. The joint
-distribution of z and s is a conditional mixture (`pdno.residual.mixture`). This is the paper's cascade, coarse to fine, with a
-coarse part of K + 1 numbers; a member takes one evaluation of D.
+of the solution, the place of a front, a parameter of the equation that is not in a, an offset of the whole field. s are the log
+sizes of the smooth and of the rough part of the rest (`pdno.residual.bands`), and e the rest at unit sizes, drawn from another
+residual law given a, m(a) + D, z and s. The joint distribution of z and s is a conditional mixture (`pdno.residual.mixture`).
+This is the paper's cascade, coarse to fine, with a coarse part of a few numbers; a member takes one evaluation of D.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -31,10 +31,11 @@ from ..learning.settings import Training
 from ..mean.base import pairs_of
 from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
 from ..work.state import State
+from .bands import COARSE, OCTAVES, Bands
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
-from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, enlargement, ignored_settings, named_state, root_mean_square
+from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
 from .mixture import ConditionalMixture
 from .scaled import Scaled
 
@@ -56,7 +57,7 @@ PRINCIPAL_VALUES = 2**25  # of these fields, at most
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
-SMALLEST = 1e-9  # size of a rest, in units of their root mean square
+SMALLEST = 1e-9  # size of a band of a rest, in units of the root mean square of all
 TINY = 1e-300
 
 
@@ -101,7 +102,7 @@ class Statistics(ResidualLaw, Expectation):
         self._train(residuals, held_out, terms)
         z, rest = self._encoded(residuals)
         z_new, rest_new = (z, rest) if held_out is None else self._encoded(held_out)
-        rest = rest * enlargement(rest, None, rest_new, None)  # rests of training pairs are in-sample
+        rest = self._enlarged(rest, rest_new, residuals.mask)
         self.unit = np.maximum(root_mean_square(rest)[0], TINY)
         size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
@@ -115,16 +116,16 @@ class Statistics(ResidualLaw, Expectation):
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, rest, size), later, terms.below("rest"))
         if held_out is not None:
-            self.shared = self._explained(held_out[:SHARED_PAIRS], rest_new[:SHARED_PAIRS])
+            self._measure_shares(held_out[:SHARED_PAIRS], rest_new[:SHARED_PAIRS])
         return self
 
-    def _explained(self, held_out: Residuals, rest: Array) -> float:
-        """Return the share of the variance about the mean of D that z explains, beyond that of as many components."""
+    def _measure_shares(self, held_out: Residuals, rest: Array) -> None:
+        """Measure the share of the variance about the mean of D that z explains, and what as many components would."""
         unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
         about = (held_out.values - self.expectation(held_out.inputs, draws=FEWEST_MEAN_DRAWS)) / unit
-        total = float(np.mean(about**2))
-        linear = _principal(about, MOST_LATENTS)[1][: self.latents].sum()
-        return float(1 - np.mean((rest / unit) ** 2) / max(total, TINY) - linear)
+        total = max(float(np.mean(about**2)), TINY)
+        self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
+        self.shared = self.explained - float(_principal(about, MOST_LATENTS)[1][: self.latents].sum())
 
     def _learn_rest(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
         """Train the candidates for the law of the rest; keep the best one."""
@@ -231,21 +232,36 @@ class Statistics(ResidualLaw, Expectation):
         values = self.bottleneck.decode(condition, z).double().cpu().numpy()
         return np.asarray(self.net.normalisations["u"].restore(values))
 
+    @property
+    def bands(self) -> Bands:
+        """The smooth and the rough part of the rest."""
+        return self._bands(COARSE)
+
+    def _bands(self, edges: Sequence[float]) -> Bands:
+        spaces = self._spaces
+        return Bands(spaces.u_shape[1:], tuple(kind == "periodic" for kind in spaces.kind), edges)
+
+    def _enlarged(self, rest: Array, new: Array, mask: Array | None) -> Array:
+        """Return rests of training pairs, which are in-sample, with the size of held-out ones in each octave, if larger."""
+        octaves = self._bands(OCTAVES)
+        factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(rest), TINY), 1.0))
+        rest = octaves.multiplied(rest, factors[None])
+        return rest if mask is None else np.where(mask, rest, 0.0)
+
     def _sizes(self, rest: Array) -> Array:
-        """Return the root mean square of each field, with channels in units of `unit`: (sample,)."""
-        squares = np.mean((rest / self.unit) ** 2, axis=tuple(range(1, rest.ndim)))
-        return np.asarray(np.sqrt(np.maximum(squares, SMALLEST**2)))
+        """Return the root mean square of each band of each field, with channels in units of `unit`: (sample, band)."""
+        return np.maximum(self.bands.sizes(rest, self.unit), SMALLEST)
 
     def _normalised(self, residuals: Residuals, z: Array, rest: Array, size: Array) -> Residuals:
-        """Return the rests at unit size, whose scalars include z and s."""
-        e = rest / size.reshape(-1, *(1,) * (rest.ndim - 1))
+        """Return the rests at unit sizes, whose scalars include z and s."""
+        e = self.bands.multiplied(rest, 1 / size[:, None])
         inputs = self._inner(residuals.inputs, residuals.pairs.u - rest, z, size)
         pairs = pairs_of(inputs.a, inputs.mean + e, inputs.scalars, residuals.mask)
         return Residuals(pairs, e, (), residuals.periodic)
 
     @staticmethod
     def _inner(inputs: Inputs, mean: Array, z: Array, size: Array) -> Inputs:
-        numbers = [z, np.log(size)[:, None]]
+        numbers = [z, np.log(size)]
         return Inputs(inputs.a, mean, np.concatenate(numbers if inputs.scalars is None else [inputs.scalars, *numbers], axis=1))
 
     # Sampling
@@ -254,14 +270,14 @@ class Statistics(ResidualLaw, Expectation):
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
         ignored_settings(sampling)
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
-        numbers = mixture(rows.places, *_draws(rows, self.latents + 1))
-        z, size = numbers[:, :-1], np.exp(numbers[:, -1])
+        numbers = mixture(rows.places, *_draws(rows, self.latents + self.bands.count))
+        z, size = numbers[:, : self.latents], np.exp(numbers[:, self.latents :])
         places = torch.as_tensor(rows.places)
         field = self._decoded(condition[places], self.net.tensor(z))
         some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
         inner = self._inner(some, some.mean + field, z, size)
         e = self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places))))
-        return np.asarray(field + e * (size / self._sizes(e)).reshape(-1, *(1,) * (e.ndim - 1)))
+        return field + self.bands.multiplied(e, (size / self._sizes(e))[:, None])
 
     @torch.no_grad()
     def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
@@ -270,12 +286,12 @@ class Statistics(ResidualLaw, Expectation):
         count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, FEWEST_MEAN_DRAWS, draws))
         stream, half = generator(seed, "statistics/mean", 0), count // 2
         uniform = (stream.permutation(half) + stream.random(half)) / half
-        normal = stream.standard_normal((half, self.latents + 1))
+        normal = stream.standard_normal((half, self.latents + self.bands.count))
         uniform, normal = np.tile(uniform, 2), np.concatenate([normal, -normal])
         out = np.empty(inputs.mean.shape)
         size = self.rows_of_call(inputs.mean.shape[1:])
         for place in range(len(inputs)):
-            z = mixture(np.full(len(uniform), place), uniform, normal)[:, :-1]
+            z = mixture(np.full(len(uniform), place), uniform, normal)[:, : self.latents]
             parts = [z[low : low + size] for low in range(0, len(z), size)]
             fields = (self._decoded(condition[[place] * len(part)], self.net.tensor(part)).sum(axis=0) for part in parts)
             out[place] = sum(fields) / len(z)
@@ -294,7 +310,7 @@ class Statistics(ResidualLaw, Expectation):
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
-        numbers = f"{self.latents} number{'s' if self.latents > 1 else ''} that a whole field shares and the size of the rest"
+        numbers = f"{self.latents} number{'s' if self.latents > 1 else ''} that a whole field shares and the sizes of the rest"
         return (
             f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from {self._decoder_in_words()}. "
             f"The rest: {self.rest.describe()}"

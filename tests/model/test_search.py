@@ -117,7 +117,7 @@ def select(monkeypatch, tmp_path) -> Callable[[str], tuple[Record, Choice, LawCh
         record: Record = []
 
         def candidate(name: str) -> Candidate:
-            law = type(name, (Stub,), {"name": name})
+            law = type(name, (Stub,), {"name": name, "explained": float(name == "statistics")})
             return Candidate(name, lambda gaussian: law(name == exact, record), 1.0)
 
         monkeypatch.setattr("pdno.model.search.candidates", lambda diffused: tuple(map(candidate, NAMES)))

@@ -12,6 +12,7 @@ from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
 from pdno.residual import (
     LAWS,
+    Copula,
     Diffused,
     Exact,
     Gaussian,
@@ -52,6 +53,7 @@ CASES = {
     "gaussian of different sizes": lambda: trained(Gaussian("point"), True),
     "resampled": lambda: trained(Resampled()),
     "resampled of different sizes": lambda: trained(Resampled(), True),
+    "copula": lambda: trained(Copula()),
     "scaled": lambda: trained(Scaled(training=TWO)),
     "statistics": lambda: trained(Statistics(2, training=TWO)),
     "statistics by principal components": lambda: trained(Statistics("auto", Gaussian("scalar"), "linear")),

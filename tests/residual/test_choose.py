@@ -44,8 +44,19 @@ def coins(count: int, seed: int) -> Residuals:
     return Residuals(Pairs.of(a, clean + values), values)
 
 
-def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian() -> None:
+def test_a_copula_is_kept_for_values_that_are_not_gaussian() -> None:
+    """Coins at every node, which are independent of the input, need no network."""
+    diffusion = Diffusion(Schedule.cosine(60), target="v")
+    train, held_out = coins(300, 0), coins(100, 1)
+    law = Diffused(BlurredCoin(diffusion), diffusion, training=STILL)
+    choice = choose_law("auto", MeanResiduals(train, held_out, held_out), Gaussian("scalar"), law, QUIET)
+    assert choice.law.name == "copula"
+    assert any("the law 'copula' was kept" in line for line in choice.summary)
+
+
+def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian(monkeypatch) -> None:
     """The exact network is kept, and members have two values, as the residuals."""
+    monkeypatch.setattr("pdno.residual.choose.FEWEST_FOR_VALUES", 1000)  # without a copula, which is as good
     diffusion = Diffusion(Schedule.cosine(60), target="v")
     train, held_out = coins(300, 0), coins(30, 1)
     law = Diffused(BlurredCoin(diffusion), diffusion, training=STILL)
