@@ -3,8 +3,8 @@ r"""Residuals of a trained mean, on which the residual law is trained.
 Residuals are out of fold where the mean has them cheaply. For other means (networks) those of the training pairs are in-sample.
 If these are about as large as held-out ones, the law is trained on them; if not, because the mean is overfitted, on
 cross-fitted residuals (`pdno.model.crossfit`) where there is time for them. The scale has its correlation from all these pairs
-and its size from the held-out ones. If held-out residuals are much larger than out-of-fold ones, if there are many of them, or
-if there is no time for cross-fitting, the scale is estimated from the held-out pairs alone.
+and its size from the held-out ones. If held-out residuals are larger, and there are many of them, or if there is no time for
+cross-fitting, the scale is estimated from the held-out pairs alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from ..errors import UserError
 from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
+from ..residual.bands import enlarged
 from ..residual.choose import MeanResiduals
 from ..residual.law import Residuals, root_mean_square
 from ..symmetry import Symmetry
@@ -30,7 +31,8 @@ FEWEST_HELD_OUT = 20  # held-out pairs that can show a distribution shift
 SHIFT = 1.5  # ratio of held-out to out-of-fold residuals above which a distribution shift is reported
 SOME = 200  # pairs on which in-sample residuals are compared with held-out ones
 OVERFITTED = 0.7  # ratio of in-sample to held-out residuals below which they are not representative
-ENOUGH_HELD_OUT = 50  # held-out pairs from which a scale is estimated as well as from training pairs
+ENOUGH_HELD_OUT = 50  # held-out pairs from which a scale is estimated as well as from smaller in-sample residuals
+SIMILAR = 0.9  # ratio of in-sample to held-out residuals above which the former, which are more, are preferred
 TINY = 1e-300
 
 
@@ -128,13 +130,16 @@ def _cross_fitted(choice: Choice, pairs: Pairs, terms: Terms) -> Array | None:
 def _measured(train: Residuals, validation: Residuals) -> Residuals:
     """Return the residuals from which the scale is estimated: of many pairs, with the size of held-out residuals.
 
-    In-sample residuals are too small: if they are larger than held-out ones, these are so by chance.
+    In-sample residuals are too small: if they are larger than held-out ones, these are so by chance. If they are much smaller,
+    and there are enough held-out ones, it is estimated from these alone.
     """
-    if len(validation) >= ENOUGH_HELD_OUT:
+    sizes = [root_mean_square(each.values, each.mask) for each in (train, validation)]
+    if len(validation) >= ENOUGH_HELD_OUT and np.mean(sizes[0] / np.maximum(sizes[1], TINY)) < SIMILAR:
         return validation
-    return _scaled(
-        train, np.maximum(root_mean_square(validation.values, validation.mask), root_mean_square(train.values, train.mask))
-    )
+    if train.mask is not None or validation.mask is not None or not train.periodic:
+        return _scaled(train, np.maximum(*sizes))
+    values = enlarged(train.values, validation.values, train.periodic)
+    return replace(train, values=values, prediction=train.inputs.mean)
 
 
 def _scaled(residuals: Residuals, size: Array) -> Residuals:

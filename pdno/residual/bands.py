@@ -15,11 +15,12 @@ import numpy as np
 from .._typing import Array
 from ..basis import fields, modes, squared_waves
 
-__all__ = ["COARSE", "OCTAVES", "Bands"]
+__all__ = ["COARSE", "Bands", "enlarged"]
 
 COARSE = (0.25,)  # smooth and rough
 OCTAVES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 FEWEST_MODES = 4  # of a band; smaller ones are joined to the next
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Bands:
     def sizes(self, e: Array, unit: Array | float = 1.0) -> Array:
         """Return the root mean square of each band of each field, (sample, band), with channels in these units."""
         c = np.square(modes(e / unit, self.periodic)).mean(axis=1).reshape(len(e), -1)
-        return np.sqrt(np.stack([c[:, self._number == b].mean(axis=1) for b in range(self.count)], axis=1))
+        return np.asarray(np.sqrt(np.stack([c[:, self._number == b].mean(axis=1) for b in range(self.count)], axis=1)))
 
     def power(self, e: Array) -> Array:
         """Return the mean square of each band over all fields: (channel, band)."""
@@ -72,3 +73,16 @@ class Bands:
             return np.asarray(e * factors[..., 0].reshape(*factors.shape[:2], *(1,) * len(self.grid)))
         each = factors[..., self._number].reshape(*factors.shape[:2], *self.grid)
         return fields(modes(e, self.periodic) * each, self.periodic)
+
+
+def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
+    """Return in-sample fields with the size of held-out ones in each octave of wavenumbers, if these are larger.
+
+    Args:
+        train: in-sample residuals, (sample, channel, *grid).
+        new: those of held-out pairs, likewise.
+        periodic: whether each axis is periodic.
+    """
+    octaves = Bands(train.shape[2:], periodic, OCTAVES)
+    factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(train), TINY), 1.0))
+    return octaves.multiplied(train, factors[None])

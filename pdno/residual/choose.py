@@ -2,7 +2,7 @@ r"""Selection of the residual law: candidates from cheap to costly, compared by 
 
     gaussian → resampled → copula → linear statistics → scaled → statistics → diffusion
 
-The score of a law is ½ (CRPS + energy score) of its draws (`ResidualLaw.score`). A law replaces the Gaussian one, and a law
+The score of a law is a mean of proper scores of its draws (`ResidualLaw.score`). A law replaces the Gaussian one, and a law
 with a network one without, only if its score is lower by more than chance allows (`pdno.residual.compare`). Networks are first
 trained for a short time (screening); the most promising one is then trained for the remaining time. They are not tried if the
 mean is exact, if residuals of training pairs are not representative of new ones, if normalised residuals pass all tests of
@@ -382,7 +382,7 @@ class LawSelection:
         others = {name: self._difference("gaussian", name) for name in self.trials if name != "gaussian"}
         compared = [f"{name} {difference.describe()}" for name, difference in others.items() if difference is not None]
         if compared:
-            score = "½ (CRPS + energy score) of draws on held-out pairs, relative to Gaussian residuals"
+            score = "Scores (⅓ (CRPS + energy score + that of increments)) on held-out pairs, relative to Gaussian residuals"
             ratios = f"{score}: {', '.join(compared)}"
             result = "no other law is better than chance allows" if best == "gaussian" else f"the law {best!r} was kept"
             sentences.append(f"{ratios}; {result}.")

@@ -21,7 +21,7 @@ LEAST_GAIN = 0.003  # relative difference that is never decisive
 SCORE_PAIRS = 200  # held-out pairs on which laws are compared
 FEWEST_SCORED = 50  # pairs, if time is short
 FEW_MEMBERS = 16  # likewise, of a law that takes several network evaluations per member
-MOST_SCORED = 2**26  # values of all members of the pairs on which a law is scored, which are in memory
+MOST_SCORED = 2**25  # values of all members of the pairs on which a law is scored, which are in memory
 SCORE_MEMBERS = 64  # drawn for each pair: with few, scores of laws of what a field shares are noisy
 
 

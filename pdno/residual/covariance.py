@@ -109,7 +109,8 @@ class Covariance:
     @classmethod
     def from_state(cls, state: State) -> "Covariance":
         """Restore what `state` returned."""
-        return cls(*(np.asarray(state.arrays[name]) for name in ("vectors", "variances")), float(state.settings["rest"]))
+        vectors, variances = (np.asarray(state.arrays[name]) for name in ("vectors", "variances"))
+        return cls(vectors, variances, float(state.settings["rest"]))
 
 
 def gain_of_covariance(r: Array, groups: Ints | None) -> Gain | None:
@@ -171,7 +172,7 @@ def _regularised(variances: Array, size: int, shrinkage: float, threshold: float
 def _live(r: Array) -> tuple[Array, Array]:
     """Return the values of fields that are not always 0, (sample, value), and which ones these are."""
     flat = r.reshape(len(r), -1)
-    live = flat.any(axis=0)
+    live = np.asarray(flat.any(axis=0))
     return (flat if live.all() else flat[:, live]), live
 
 

@@ -9,7 +9,7 @@ residual law given a, m(a) + D, z and s. The joint distribution of z and s is a 
 This is the paper's cascade, coarse to fine, with a coarse part of a few numbers; a member takes one evaluation of D.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -31,7 +31,7 @@ from ..learning.settings import Training
 from ..mean.base import pairs_of
 from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
 from ..work.state import State
-from .bands import COARSE, OCTAVES, Bands
+from .bands import COARSE, Bands, enlarged
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
@@ -102,7 +102,8 @@ class Statistics(ResidualLaw, Expectation):
         self._train(residuals, held_out, terms)
         z, rest = self._encoded(residuals)
         z_new, rest_new = (z, rest) if held_out is None else self._encoded(held_out)
-        rest = self._enlarged(rest, rest_new, residuals.mask)
+        rest = enlarged(rest, rest_new, self.periodic)  # rests of training pairs are in-sample
+        rest = rest if residuals.mask is None else np.where(residuals.mask, rest, 0.0)
         self.unit = np.maximum(root_mean_square(rest)[0], TINY)
         size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
@@ -206,9 +207,8 @@ class Statistics(ResidualLaw, Expectation):
     def _module(self, spaces: Spaces, seed: int) -> Bottleneck | LinearBottleneck:
         if self.network == "linear":
             return LinearBottleneck(spaces.u_shape[1:], spaces.channels, spaces.u_shape[0], self.latents)
-        periodic = tuple(kind == "periodic" for kind in spaces.kind)
         sizes = {"in_channels": spaces.channels + self.latents, "out_channels": spaces.u_shape[0], "latents": self.latents}
-        return Bottleneck(spaces.u_shape[1:], **sizes, kind=self._kind(spaces), seed=seed, periodic=periodic)
+        return Bottleneck(spaces.u_shape[1:], **sizes, kind=self._kind(spaces), seed=seed, periodic=self.periodic)
 
     @torch.no_grad()
     def _encoded(self, residuals: Residuals) -> tuple[Array, Array]:
@@ -233,20 +233,14 @@ class Statistics(ResidualLaw, Expectation):
         return np.asarray(self.net.normalisations["u"].restore(values))
 
     @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Whether each axis is periodic."""
+        return tuple(kind == "periodic" for kind in self._spaces.kind)
+
+    @property
     def bands(self) -> Bands:
         """The smooth and the rough part of the rest."""
-        return self._bands(COARSE)
-
-    def _bands(self, edges: Sequence[float]) -> Bands:
-        spaces = self._spaces
-        return Bands(spaces.u_shape[1:], tuple(kind == "periodic" for kind in spaces.kind), edges)
-
-    def _enlarged(self, rest: Array, new: Array, mask: Array | None) -> Array:
-        """Return rests of training pairs, which are in-sample, with the size of held-out ones in each octave, if larger."""
-        octaves = self._bands(OCTAVES)
-        factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(rest), TINY), 1.0))
-        rest = octaves.multiplied(rest, factors[None])
-        return rest if mask is None else np.where(mask, rest, 0.0)
+        return Bands(self._spaces.u_shape[1:], self.periodic, COARSE)
 
     def _sizes(self, rest: Array) -> Array:
         """Return the root mean square of each band of each field, with channels in units of `unit`: (sample, band)."""

@@ -6,7 +6,9 @@ import pytest
 from pdno import Pairs, metrics
 from pdno.diffusion.base import White
 from pdno.learning.budget import Terms
+from pdno.mean.base import pairs_of
 from pdno.residual import Exact, Gaussian, Inputs, ResidualLaw, Residuals, Rows, normals
+from pdno.residual.law import _neighbours
 from tests.helpers import linear_pairs, normal
 from tests.residual.coins import Coins
 
@@ -91,15 +93,36 @@ def test_the_rows_of_a_call_are_bounded_by_their_values(shape, rows) -> None:
 # Scores
 
 
+def test_differences_of_neighbours_are_along_all_axes_and_between_observed_nodes() -> None:
+    fields = normal(3, 2, 4, 5)
+    steps = _neighbours(fields, np.subtract, 2)
+    assert steps.shape == (3, 2, 3 * 5 + 4 * 4)
+    np.testing.assert_array_equal(steps[..., :15], np.diff(fields, axis=-2).reshape(3, 2, 15))
+    np.testing.assert_array_equal(steps[..., 15:], np.diff(fields, axis=-1).reshape(3, 2, 16))
+    mask = np.array([True, True, False, True])
+    np.testing.assert_array_equal(_neighbours(mask[None, None], np.logical_and, 1)[0, 0], [True, False, False])
+
+
+def test_single_observed_nodes_have_a_score() -> None:
+    """No two neighbours are observed: there are no differences."""
+    mask = np.zeros((8, 1, 16), bool)
+    mask[..., ::4] = True
+    values = normal(8, 1, 16)
+    residuals = Residuals(pairs_of(values, values, None, mask), np.where(mask, values, 0.0))
+    assert np.isfinite(Gaussian("scalar").learn(residuals, None, Terms()).score(residuals, 5)).all()
+
+
 @pytest.mark.parametrize("law", [Gaussian("scalar"), Coins(), Exact()], ids=lambda law: law.name)
-def test_the_score_is_half_the_crps_and_half_the_energy_score_of_the_draws(law: ResidualLaw) -> None:
-    """In units of the root mean square residual."""
+def test_the_score_is_the_mean_of_crps_and_energy_scores_of_the_draws(law: ResidualLaw) -> None:
+    """In units of the root mean square residual, and of its differences of neighbours."""
     law.learn(noise(), None, Terms())
     held_out = noise(8, seed=1)
     numbers = np.arange(8)
     draws = np.stack([law.draw(held_out.inputs, Rows(3, numbers, np.full(8, member), numbers)) for member in range(7)])
-    scores = [score(draws, held_out.values).each for score in (metrics.crps, metrics.energy_score)]
-    expected = 0.5 * (scores[0] + scores[1]) / np.sqrt(np.mean(held_out.values**2))
+    values, steps = held_out.values, np.diff(held_out.values)
+    scores = [score(draws, values).each / np.sqrt(np.mean(values**2)) for score in (metrics.crps, metrics.energy_score)]
+    scores.append(metrics.energy_score(np.diff(draws), steps).each / np.sqrt(np.mean(steps**2)))
+    expected = np.mean(scores, axis=0)
     np.testing.assert_allclose(law.score(held_out, members=7, seed=3), expected, rtol=1e-12)
 
 
