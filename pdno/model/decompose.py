@@ -134,9 +134,10 @@ def _measured(train: Residuals, validation: Residuals) -> Residuals:
     and there are enough held-out ones, it is estimated from these alone.
     """
     sizes = [root_mean_square(each.values, each.mask) for each in (train, validation)]
-    if len(validation) >= ENOUGH_HELD_OUT and np.mean(sizes[0] / np.maximum(sizes[1], TINY)) < SIMILAR:
+    enough = len(validation) >= ENOUGH_HELD_OUT
+    if enough and np.mean(sizes[0] / np.maximum(sizes[1], TINY)) < SIMILAR:
         return validation
-    if train.mask is not None or validation.mask is not None or not train.periodic:
+    if not enough or train.mask is not None or validation.mask is not None:
         return _scaled(train, np.maximum(*sizes))
     values = enlarged(train.values, validation.values, train.periodic)
     return replace(train, values=values, prediction=train.inputs.mean)

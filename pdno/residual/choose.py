@@ -273,7 +273,7 @@ class LawSelection:
         self.terms.log(f"{name}: not tried, {problem}")
 
     def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
-        """Train a candidate and score it; a better law of the same name is kept."""
+        """Train a candidate and score it; an earlier law of the same name is kept if it was better than chance allows."""
         begin = time.monotonic()
         try:
             law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
@@ -285,11 +285,8 @@ class LawSelection:
             return
         before = self.trials.get(name)
         self._add(name, law, time.monotonic() - begin)
-        after = self.trials[name]
-        if before is not None and before.scores is not None and after.scores is not None:
-            count = min(len(before.scores), len(after.scores))
-            if before.scores[:count].mean() < after.scores[:count].mean():
-                self.trials[name] = before
+        if before is not None and (change := self._difference_of(self.trials[name], before)) is not None and change.is_decisive:
+            self.trials[name] = before  # such as a training that was cut short
 
     def _add(self, name: str, law: ResidualLaw, seconds: float) -> None:
         seconds_left = self.terms.left_here(1.0 if name in self.final else SCORE_SHARE)
@@ -348,13 +345,15 @@ class LawSelection:
 
     def _difference(self, old: str, new: str) -> Difference | None:
         """Return the difference of two scores; None if one has not been measured."""
-        trials, held_out = (self.trials[old], self.trials[new]), self.residuals.held_out
-        if trials[0].crossed is not None and trials[1].crossed is not None:
-            return Difference.of(trials[0].crossed, trials[1].crossed, self.residuals.train.pairs.labels())
-        before, after = (trial.scores for trial in trials)
-        if before is None or after is None or held_out is None:
+        return self._difference_of(self.trials[old], self.trials[new])
+
+    def _difference_of(self, old: _Trial, new: _Trial) -> Difference | None:
+        if old.crossed is not None and new.crossed is not None:
+            return Difference.of(old.crossed, new.crossed, self.residuals.train.pairs.labels())
+        held_out = self.residuals.held_out
+        if old.scores is None or new.scores is None or held_out is None:
             return None
-        return Difference.of(before, after, held_out.pairs.labels())
+        return Difference.of(old.scores, new.scores, held_out.pairs.labels())
 
     def _nothing_to_learn(self) -> str:
         """Return why no network is tried; empty if some are."""

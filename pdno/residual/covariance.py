@@ -20,7 +20,7 @@ from ..data.split import folds
 from ..evaluation.dependence import stderr_of_mean
 from ..work.state import State
 
-__all__ = ["Covariance", "Gain", "gain_of_covariance"]
+__all__ = ["Covariance", "Likelihoods", "held_out_likelihoods", "is_better"]
 
 SHRINKAGE = (0.001, 0.01, 0.06, 0.25, 0.6)  # values of λ that are compared
 THRESHOLDS = (0.0, 0.2, 0.4, 0.8, 1.6)  # values of τ that are compared
@@ -35,24 +35,26 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Log-likelihoods of groups of fields, held out.
+class Likelihoods:
+    """Log-likelihoods of groups of held-out fields, each with a size of its own.
 
     Args:
         before, after: with I and with C, (group,).
+        fields: number of fields of each group.
         settings: λ and τ.
     """
 
     before: Array
     after: Array
+    fields: Array
     settings: tuple[float, float]
 
-    @property
-    def is_significant(self) -> bool:
-        """Whether C is better than I by more than chance allows."""
-        gain = self.after - self.before
-        threshold = float(student.ppf(CONFIDENCE, max(len(gain) - 1, 1)))
-        return bool(gain.mean() > max(threshold * stderr_of_mean(gain, None), 1e-6))
+
+def is_better(new: Array, old: Array) -> bool:
+    """Return whether log-likelihoods of groups, (group,), are larger than others by more than chance allows."""
+    gain = new - old
+    threshold = float(student.ppf(CONFIDENCE, max(len(gain) - 1, 1)))
+    return bool(gain.mean() > max(threshold * stderr_of_mean(gain, None), 1e-6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,7 @@ class Covariance:
         return cls(vectors, variances, float(state.settings["rest"]))
 
 
-def gain_of_covariance(r: Array, groups: Ints | None) -> Gain | None:
+def held_out_likelihoods(r: Array, groups: Ints | None) -> Likelihoods | None:
     """Return the log-likelihood of held-out fields, with the best λ and τ; None if there are too few fields.
 
     A field has its own size, −D/2 log rᵀC⁻¹r − ½ log det C with D values: otherwise the largest fields would decide alone.
@@ -134,7 +136,7 @@ def gain_of_covariance(r: Array, groups: Ints | None) -> Gain | None:
         for row, each in zip(scores, _log_likelihoods(flat[held_out], vectors, variances, settings), strict=True):
             row += np.bincount(labels[held_out], each, count)
     best = int(np.argmax(scores[1:].mean(axis=1)))
-    return Gain(scores[0], scores[1 + best], settings[best])
+    return Likelihoods(scores[0], scores[1 + best], np.bincount(labels), settings[best])
 
 
 def _log_likelihoods(flat: Array, vectors: Array, variances: Array, settings: Sequence[tuple[float, float]]) -> list[Array]:

@@ -14,7 +14,7 @@ import numpy as np
 from .._typing import Array, Ints
 from ..work.state import State
 from .amplitude import Amplitude
-from .covariance import Covariance, gain_of_covariance
+from .covariance import Covariance, held_out_likelihoods, is_better
 from .estimate import estimate_scale
 from .law import Inputs, Residuals
 from .scale import Scale
@@ -181,19 +181,21 @@ class Spread:
 
 
 def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, groups: Ints | None) -> Spread:
-    """Return the best of some spreads with a C of its own; `spread` if no C is better than chance allows."""
-    best, most = spread, -np.inf
+    """Return the best of some spreads with a C of its own; the first if none is better than chance allows."""
+    best, most, usual = spread, -np.inf, None
     for each in possible:
         if not each.scale.independent and not (each.scale.point > 0).all():
-            continue  # the null space of S is not that of C
+            return spread  # the null space of S is not that of C
         r = each._white(values)
-        gain = gain_of_covariance(r, groups)
-        if gain is None or not gain.is_significant:
-            continue
-        likelihood = float(gain.after.sum()) - len(values) * each._volume(values.shape[1:])
-        covariance = Covariance.of(r, *gain.settings)
-        if likelihood > most and len(covariance.variances):
-            best, most = replace(each, covariance=covariance)._with_std(each.std), likelihood
+        if (held_out := held_out_likelihoods(r, groups)) is None:
+            return spread
+        volume = held_out.fields * each._volume(values.shape[1:])
+        usual = held_out.before - volume if usual is None else usual
+        likelihood = held_out.after - volume
+        if likelihood.sum() > most and is_better(likelihood, usual):
+            covariance = Covariance.of(r, *held_out.settings)
+            if len(covariance.variances):
+                best, most = replace(each, covariance=covariance)._with_std(each.std), float(likelihood.sum())
     return best
 
 

@@ -6,7 +6,7 @@ import pytest
 from pdno.learning.budget import Terms
 from pdno.mean.base import pairs_of
 from pdno.residual import Gaussian, Residuals, Rows
-from pdno.residual.covariance import Covariance, gain_of_covariance
+from pdno.residual.covariance import Covariance, held_out_likelihoods, is_better
 from pdno.residual.spread import Spread
 from pdno.work.state import State
 
@@ -76,15 +76,15 @@ def test_values_that_are_always_zero_are_left_alone() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_white_noise_has_no_covariance_of_its_own(seed) -> None:
     """By chance it would have one with a probability of 2.5 %."""
-    gain = gain_of_covariance(np.random.default_rng(seed).standard_normal((200, 1, NODES)), None)
-    assert gain is not None
-    assert not gain.is_significant
+    held_out = held_out_likelihoods(np.random.default_rng(seed).standard_normal((200, 1, NODES)), None)
+    assert held_out is not None
+    assert not is_better(held_out.after, held_out.before)
 
 
 def test_too_few_fields_have_none() -> None:
-    assert gain_of_covariance(partly_smooth(19, 0), None) is None
+    assert held_out_likelihoods(partly_smooth(19, 0), None) is None
     labels = np.repeat(np.arange(10), 20)
-    assert gain_of_covariance(partly_smooth(200, 0), labels) is None
+    assert held_out_likelihoods(partly_smooth(200, 0), labels) is None
 
 
 def test_members_are_as_smooth_as_residuals_at_each_place() -> None:
