@@ -1,9 +1,11 @@
 r"""Residuals with any distribution of single values: a Gaussian copula, without a network.
 
-    u − m(a) = σ(x) q(g(x)),        g a correlated Gaussian field of unit variance
+    u − m(a) = s σ(x) q(g(x)),        g a correlated Gaussian field of unit variance
 
 σ is the standard deviation at each node, q (`pdno.residual.marginal`) the quantile function of (u − m)/σ, and the correlation
-of g that of the normal scores (`pdno.residual.spread`). Skewed, heavy-tailed and discrete values are drawn as such.
+of g that of the normal scores (`pdno.residual.spread`). Skewed, heavy-tailed and discrete values are drawn as such. log s is
+Gaussian: by how much sizes of held-out fields vary more than those of σ q(g), because σ is not known exactly; s = 1 if this is
+not significant.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ import numpy as np
 
 from .._typing import Array
 from ..diffusion.base import White
+from ..draw import generator
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..work.state import State
@@ -23,6 +26,10 @@ from .spread import Spread
 
 __all__ = ["Copula", "Values"]
 
+SIMULATED = 4  # fields for each held-out pair, whose sizes are compared with that of the residual
+FEWEST_FOR_SIZE = 50  # held-out pairs for this comparison
+SIGNIFICANT = 2.0  # standard errors
+
 
 @dataclass(frozen=True, eq=False)
 class Values:
@@ -31,10 +38,12 @@ class Values:
     Args:
         marginal: quantile functions.
         spread: correlation of g.
+        size: standard deviation of log s.
     """
 
     marginal: Marginal
     spread: Spread
+    size: float = 0.0
 
     @classmethod
     def of(cls, residuals: Residuals, sigma: Array, held_out: tuple[Residuals, Array] | None, seed: int) -> "Values":
@@ -52,22 +61,46 @@ class Values:
             e = e * enlargement(e, mask, new.values / new_sigma, new.mask)
         marginal = Marginal.of(e, sigma, mean, mask)
         scores = marginal.scores(e, sigma, mean, seed)
-        return cls(marginal, Spread.of(replace(residuals, values=scores)))
+        values = cls(marginal, Spread.of(replace(residuals, values=scores)))
+        return values if held_out is None else replace(values, size=values._unexplained(new, new_sigma, seed))
+
+    def _unexplained(self, residuals: Residuals, sigma: Array, seed: int) -> float:
+        """Return the standard deviation of log s from held-out residuals."""
+        count = len(residuals)
+        places, members = np.divmod(np.arange(count * SIMULATED), SIMULATED)
+        drawn = self.draw(sigma[places], residuals.inputs, Rows(seed, places, members, places))
+        masks = None if residuals.mask is None else residuals.mask[places]
+        found, by_chance = _log_sizes(residuals.values / sigma, residuals.mask), _log_sizes(drawn / sigma[places], masks)
+        if len(found) < FEWEST_FOR_SIZE:
+            return 0.0
+        excess = found.var(ddof=1) - by_chance.var(ddof=1)
+        return float(np.sqrt(excess)) if excess > SIGNIFICANT * by_chance.var() * np.sqrt(2 / len(found)) else 0.0
 
     def draw(self, sigma: Array, inputs: Inputs, rows: Rows) -> Array:
         """Draw residuals, (row, channel, *grid), for σ of each row."""
         xi = normals(White(), inputs.mean.shape[1:], rows)
         g = self.spread.restored(xi, inputs, rows.places) / self.spread.std
-        return self.marginal(g, sigma, inputs.mean[rows.places]) * sigma
+        values = self.marginal(g, sigma, inputs.mean[rows.places]) * sigma
+        if not self.size:
+            return values
+        each = zip(rows.inputs, rows.members, strict=True)
+        eta = np.array([generator(rows.seed, "copula/size", int(i), int(m)).standard_normal() for i, m in each])
+        return np.asarray(values * np.exp(self.size * eta).reshape(-1, *(1,) * (values.ndim - 1)))
 
     def state(self) -> State:
         """Return both parts, to be saved."""
-        return State({}, {}, {"marginal": self.marginal.state(), "spread": self.spread.state()})
+        return State({"size": self.size}, {}, {"marginal": self.marginal.state(), "spread": self.spread.state()})
 
     @classmethod
     def from_state(cls, state: State) -> "Values":
         """Restore what `state` returned."""
-        return cls(Marginal.from_state(state.parts["marginal"]), Spread.from_state(state.parts["spread"]))
+        marginal, spread = Marginal.from_state(state.parts["marginal"]), Spread.from_state(state.parts["spread"])
+        return cls(marginal, spread, float(state.settings["size"]))
+
+    def describe(self) -> str:
+        """Describe the correlation, and how much sizes vary, in a few words."""
+        varies = f"; sizes of fields vary by a factor {np.exp(self.size):.2g} more" if self.size else ""
+        return f"normal scores: {self.spread.describe()}{varies}"
 
 
 class Copula(ResidualLaw):
@@ -113,7 +146,7 @@ class Copula(ResidualLaw):
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
-        return f"Residuals with the empirical distribution of single values; normal scores: {self.values.spread.describe()}."
+        return f"Residuals with the empirical distribution of single values; {self.values.describe()}."
 
     def state(self) -> State:
         return State({}, {"sigma": self._sigma}, {"values": self.values.state()})
@@ -123,3 +156,12 @@ class Copula(ResidualLaw):
         new = cls()
         new._sigma, new._values = np.asarray(state.arrays["sigma"]), Values.from_state(state.parts["values"])
         return new
+
+
+def _log_sizes(fields: Array, mask: Array | None) -> Array:
+    """Return the log root mean square of each field, over observed values; fields without any are left out."""
+    axes = tuple(range(1, fields.ndim))
+    count = np.full(len(fields), fields[0].size) if mask is None else mask.sum(axis=axes)
+    squares = np.square(fields if mask is None else np.where(mask, fields, 0.0)).sum(axis=axes)
+    some = (count > 0) & (squares > 0)
+    return np.asarray(0.5 * np.log(squares[some] / count[some]))

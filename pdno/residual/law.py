@@ -109,7 +109,8 @@ class Residuals:
         return len(self.values)
 
     def __getitem__(self, rows: slice | Ints) -> "Residuals":
-        return replace(self, pairs=self.pairs[rows], values=self.values[rows])
+        prediction = None if self.prediction is None else self.prediction[rows]
+        return replace(self, pairs=self.pairs[rows], values=self.values[rows], prediction=prediction)
 
     @property
     def mask(self) -> Array | None:

@@ -103,11 +103,11 @@ class Scaled(ResidualLaw):
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
-        scale = self.trained[1].spread.describe()
+        values = self.trained[1].describe()
         (net,) = self.networks
         return (
             f"Residuals with a scale field from a network with {net.parameters:,} parameters, trained for {net.updates} steps; "
-            f"normal scores: {scale}."
+            f"{values}."
         )
 
     def state(self) -> State:

@@ -54,6 +54,20 @@ def test_values_have_the_size_of_held_out_ones() -> None:
     assert drawn(law).std() == pytest.approx(1.5 * np.sqrt(2), rel=0.03)
 
 
+def test_sizes_vary_as_those_of_held_out_fields() -> None:
+    """Held-out fields have random sizes with a standard deviation of .3 in the logarithm; training ones have not."""
+    rng = np.random.default_rng(0)
+    values, new = rng.laplace(size=(500, 1, NODES)), rng.laplace(size=(200, 1, NODES))
+    sizes = np.exp(0.3 * rng.standard_normal((200, 1, 1)))
+    law = Copula().learn(residuals_of(values), residuals_of(sizes * new), Terms())
+    assert law.values.size == pytest.approx(0.3, abs=0.06)  # four standard errors
+    assert "sizes of fields vary" in law.describe()
+    log_sizes = np.log(np.sqrt(np.square(drawn(law)).mean(axis=(1, 2))))
+    expected = np.log(np.sqrt(np.square(sizes * new).mean(axis=(1, 2))))
+    assert log_sizes.std() == pytest.approx(expected.std(), rel=0.15)
+    assert Copula().learn(residuals_of(values), residuals_of(new), Terms()).values.size == 0
+
+
 def test_missing_values_do_not_count() -> None:
     rng = np.random.default_rng(0)
     values, mask = rng.laplace(size=(500, 1, NODES)), rng.random((500, 1, NODES)) < 0.7

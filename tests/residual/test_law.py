@@ -90,6 +90,13 @@ def test_the_rows_of_a_call_are_bounded_by_their_values(shape, rows) -> None:
     assert Gaussian().rows_of_call(shape) == rows
 
 
+def test_some_rows_of_residuals_have_the_predictions_of_these_rows() -> None:
+    whole = noise()
+    prediction = normal(30, 1, 16)
+    given = Residuals(whole.pairs, whole.values, prediction=prediction)[np.array([4, 7])]
+    np.testing.assert_array_equal(given.inputs.mean, prediction[[4, 7]])
+
+
 # Scores
 
 
