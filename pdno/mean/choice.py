@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._typing import Array
 from ..errors import UserError
 from ..work import checkpoint
@@ -18,7 +20,7 @@ from ..work.state import State
 from .base import Mean, named_state
 from .build import MEANS, mean_from_state
 
-__all__ = ["Choice", "Trial"]
+__all__ = ["Choice", "Effects", "Trial"]
 
 KIND = "mean"
 
@@ -46,6 +48,26 @@ class Trial:
         return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
 
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Random effects that whole fields share, and that were removed from the training outputs: Σ_k z_k v_k.
+
+    Args:
+        numbers: z, (pair, component).
+        fields: v, (component, channel, *grid).
+
+    >>> Effects(np.array([[1.0], [-1.0]]), np.ones((1, 1, 2)))().tolist()
+    [[[1.0, 1.0]], [[-1.0, -1.0]]]
+    """
+
+    numbers: Array
+    fields: Array
+
+    def __call__(self) -> Array:
+        """Return the effect in each pair, (pair, channel, *grid)."""
+        return np.tensordot(self.numbers, self.fields, 1)
+
+
 @dataclass(frozen=True)
 class Choice:
     """The selected mean, all candidates, and the reason in words.
@@ -57,6 +79,7 @@ class Choice:
         exact: whether its predictions are exact up to rounding.
         held_out: u − m(a) of the held-out pairs, if it has been computed; it is not saved.
         law: name of the residual law that was selected together with the mean; empty if it is still to be selected.
+        effects: that were removed from the outputs on which the mean was trained; None if there are none.
     """
 
     mean: Mean
@@ -65,6 +88,7 @@ class Choice:
     exact: bool = False
     held_out: Array | None = None
     law: str = ""
+    effects: Effects | None = None
 
     def save(self, folder: Path, plan: Mapping[str, Any]) -> None:
         """Write the choice into the folder of a run with this plan; nothing is written for a mean with code of the user."""
@@ -73,7 +97,8 @@ class Choice:
         folder.mkdir(parents=True, exist_ok=True)
         settings = {"trials": [asdict(trial) for trial in self.trials], "reason": self.reason, "exact": self.exact}
         settings |= {"law": self.law}
-        state = State({**settings, "plan": _plain(plan)}, {}, {"mean": named_state(self.mean)})
+        arrays = {} if self.effects is None else {"numbers": self.effects.numbers, "fields": self.effects.fields}
+        state = State({**settings, "plan": _plain(plan)}, arrays, {"mean": named_state(self.mean)})
         checkpoint.save_state(RunFolder(folder).mean, KIND, state)
 
     @classmethod
@@ -87,7 +112,9 @@ class Choice:
         except UserError:
             return None
         trials = tuple(Trial(**trial) for trial in state.settings["trials"])
-        return cls(mean, trials, state.settings["reason"], state.settings["exact"], law=state.settings["law"])
+        effects = Effects(*(state.arrays[name] for name in ("numbers", "fields"))) if state.arrays else None
+        reason, exact, law = (state.settings[name] for name in ("reason", "exact", "law"))
+        return cls(mean, trials, reason, exact, law=law, effects=effects)
 
 
 def _is_restorable(mean: Mean) -> bool:

@@ -71,7 +71,7 @@ def decompose(
 
     validation = residuals(held_out, _residual(mean, held_out, choice.held_out)) if held_out else None
     if mean.cheap_folds and len(np.unique(pairs.labels())) > 1:
-        train = residuals(pairs, _out_of_fold(mean, pairs, seed))
+        train = residuals(pairs, _out_of_fold(choice, pairs, seed))
         if validation is None or not _is_larger(validation, train):
             return MeanResiduals(train, validation, train, choice.exact), []
         shift = "Held-out residuals are larger than out-of-fold ones, so the scale is theirs: check for distribution shift."
@@ -157,8 +157,13 @@ def _is_larger(held_out: Residuals, out_of_fold: Residuals) -> bool:
     return len(held_out) >= FEWEST_HELD_OUT and bool(np.mean(ratio) > SHIFT)
 
 
-def _out_of_fold(mean: Mean, pairs: Pairs, seed: int) -> Array:
-    values = out_of_fold(mean, pairs, pairs.shared_labels(), seed)
+def _out_of_fold(choice: Choice, pairs: Pairs, seed: int) -> Array:
+    """Return the out-of-fold residuals of training pairs; effects that were removed for the training of the mean are added."""
+    if choice.effects is not None:
+        effects = choice.effects()
+        some = pairs.with_outputs(pairs.u - effects)
+        return out_of_fold(choice.mean, some, pairs.shared_labels(), seed) + effects
+    values = out_of_fold(choice.mean, pairs, pairs.shared_labels(), seed)
     return values if pairs.mask is None else np.where(pairs.mask, values, 0.0)
 
 

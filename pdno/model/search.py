@@ -4,8 +4,9 @@ r"""Selection of mean and residual law together, within one time budget.
                 → the remaining time for what gains most: the mean, the law, or both
 
 If the law that is best after its screening models randomness that a whole field shares, this limits the prediction, not the
-mean: the law gets all of the remaining time. If it has a scale field, mean and law share the time. Otherwise the mean gets most
-of it. Where one of the two is given by the user, the other one is selected alone.
+mean: a cheap mean is refitted without it (`pdno.model.effects`), and the law gets all of the remaining time. If it has a scale
+field, mean and law share the time. Otherwise the mean gets most of it. Where one of the two is given by the user, the other one
+is selected alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from ..residual.scaled import Scaled
 from ..symmetry import Symmetry
 from ..work.engine import is_first
 from .decompose import decompose
+from .effects import refit
 
 __all__ = ["Search"]
 
@@ -94,11 +96,19 @@ class Search:
         if not laws.reason:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
-        if reason is None and not laws.is_shared(best):
+        if laws.is_shared(best) and choice.mean.cheap_folds:
+            before = choice
+            choice, residuals = refit(
+                choice, self.pairs, held_out, residuals, lambda each: self._decomposed(each)[0], self.terms
+            )
+            if choice is not before:
+                laws = self._laws(residuals, _tried(laws))
+                best = laws.promising() if laws.reason else laws.screen(LAW_SCREENING).promising()
+        elif reason is None and not laws.is_shared(best):
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
             residuals, remarks = self._decomposed(choice, self.terms)
-            laws = self._laws(residuals, [name for name, trial in laws.trials.items() if trial.law is not None])
+            laws = self._laws(residuals, _tried(laws))
             if not laws.reason and best != Scaled.name:
                 best = laws.screen(LAW_SCREENING).promising()
         self._kept(replace(choice, law=best), plan)
@@ -124,3 +134,7 @@ class Search:
         if self.terms.run is not None and is_first():
             choice.save(self.terms.run, plan)
         return choice
+
+
+def _tried(laws: LawSelection) -> list[str]:
+    return [name for name, trial in laws.trials.items() if trial.law is not None]

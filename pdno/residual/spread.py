@@ -119,9 +119,9 @@ class Spread:
         values = residuals.values
         if self.amplitude is not None:
             values = values / _column(self.sizes(residuals.inputs), values.ndim)
-        return self._white(values)
+        return self.white(values)
 
-    def _white(self, values: Array) -> Array:
+    def white(self, values: Array) -> Array:
         """Return C^−½ L⁻¹ S⁻¹ of fields."""
         r = self.scale.inverse_sqrt(values)
         r = r if self.channels is None else _mixed(np.linalg.inv(self.channels), r)
@@ -186,7 +186,7 @@ def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, 
     for each in possible:
         if not each.scale.independent and not (each.scale.point > 0).all():
             return spread  # the null space of S is not that of C
-        r = each._white(values)
+        r = each.white(values)
         if (held_out := held_out_likelihoods(r, groups)) is None:
             return spread
         volume = held_out.fields * each._volume(values.shape[1:])

@@ -37,6 +37,7 @@ from .condition import Features, network_fields, network_pairs
 from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
 from .mixture import ConditionalMixture
+from .principal import principal, stride
 from .scaled import Scaled
 
 __all__ = ["Statistics"]
@@ -50,10 +51,7 @@ MEAN_DRAWS = 512  # of z, for the mean
 FEWEST_MEAN_DRAWS = 64  # for large fields
 MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there are fewer than that of the fewest draws
 MOST_LATENTS = 4  # K, at most, if it is counted
-LEAST_SHARE = 1e-4  # of the variance, below which a component is rounding or noise
 LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
-PRINCIPAL_FIELDS = 1000  # from which the first directions are computed, at most
-PRINCIPAL_VALUES = 2**25  # of these fields, at most
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
@@ -126,7 +124,7 @@ class Statistics(ResidualLaw, Expectation):
         about = (held_out.values - self.expectation(held_out.inputs, draws=FEWEST_MEAN_DRAWS)) / unit
         total = max(float(np.mean(about**2)), TINY)
         self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
-        self.shared = self.explained - float(_principal(about, MOST_LATENTS)[1][: self.latents].sum())
+        self.shared = self.explained - float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
 
     def _learn_rest(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
         """Train the candidates for the law of the rest; keep the best one."""
@@ -149,14 +147,14 @@ class Statistics(ResidualLaw, Expectation):
         validation = None if held_out is None else network_pairs(held_out, self._spaces, held_out.values)
         spaces = Spaces.of(pairs, kind=self._spaces.kind)
         values = Normalisation.of(pairs.u, "scalar").normalise(pairs.u)
-        of_r, variances = _principal(values, COMPONENTS)
+        of_r, variances = principal(values, COMPONENTS)
         if self.count_latents:
             self.latents = int(np.clip((variances > LEAST_VARIANCE).sum(), 1, MOST_LATENTS))
         net = NetworkOnPairs.build(self._module(spaces, terms.seed), pairs, spaces, terms)
         self.networks = (net,)
-        some = np.arange(0, len(pairs), _stride(pairs.a))
+        some = np.arange(0, len(pairs), stride(pairs.a))
         conditions = net.rows(pairs)(some)[0][:, self.bottleneck.observed :].double().cpu().numpy()
-        self.bottleneck.start(*(net.tensor(directions) for directions in (of_r, _principal(conditions, COMPONENTS)[0])))
+        self.bottleneck.start(*(net.tensor(directions) for directions in (of_r, principal(conditions, COMPONENTS)[0])))
         if self.network == "linear":
             return
         training = self.training
@@ -346,28 +344,6 @@ def _rest_from_state(state: State) -> ResidualLaw:
     settings = dict(state.settings)
     law = {each.name: each for each in (Gaussian, Scaled)}[settings.pop("name")]
     return law.from_state(State(settings, state.arrays, state.parts))
-
-
-def _principal(values: Array, count: int) -> tuple[Array, Array]:
-    """Return the leading principal directions of fields, and their shares of the variance.
-
-    Directions are divided by the standard deviation along them: (count, value).
-    """
-    flat = values[:: _stride(values)].reshape(-1, values[0].size)
-    flat = flat - flat.mean(axis=0)
-    squares, left = np.linalg.eigh(flat @ flat.T)
-    shares = squares[::-1][:count] / max(squares.sum(), TINY)
-    squares, left = squares[::-1][:count], left[:, ::-1][:, :count]
-    inverse = np.where(shares > LEAST_SHARE, 1 / np.maximum(squares, TINY), 0.0)
-    directions = (left * inverse).T @ flat * np.sqrt(len(flat))
-    missing = count - len(directions)
-    return np.pad(directions, ((0, missing), (0, 0))), np.pad(shares, (0, missing))
-
-
-def _stride(values: Array) -> int:
-    """Return the step between fields from which components are computed."""
-    count = min(PRINCIPAL_FIELDS, max(1, PRINCIPAL_VALUES // values[0].size))
-    return int(max(1, -(-len(values) // count)))
 
 
 def _draws(rows: Rows, size: int) -> tuple[Array, Array]:

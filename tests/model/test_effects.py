@@ -1,0 +1,94 @@
+"""The mean under structured noise: random effects that whole fields share."""
+
+import numpy as np
+import pytest
+
+from pdno import Pairs
+from pdno.data.spaces import Spaces
+from pdno.learning.budget import Terms
+from pdno.mean import Linear
+from pdno.mean.choice import Choice, Effects
+from pdno.model.decompose import decompose
+from pdno.model.effects import RandomEffect, refit
+from pdno.residual import Residuals
+from pdno.residual.choose import MeanResiduals
+from tests.helpers import linear_pairs
+
+QUIET = Terms(progress=False)
+PATTERN = np.random.default_rng(5).standard_normal(16)
+
+
+def shifted_pairs(count: int, seed: int, shift: float = 1.0) -> tuple[Pairs, np.ndarray, np.ndarray]:
+    """Return pairs with ± a rough pattern on whole fields and white noise of standard deviation .01, clean outputs, signs."""
+    a, _, clean = linear_pairs(count, seed=seed)
+    rng = np.random.default_rng(seed + 100)
+    b = shift * rng.choice([-1.0, 1.0], (count, 1, 1))
+    return Pairs.of(a, clean + b * PATTERN + 0.01 * rng.standard_normal(clean.shape)), clean, b
+
+
+def decomposed(choice: Choice, pairs: Pairs, held_out: Pairs) -> MeanResiduals:
+    return decompose(choice, pairs, held_out, Spaces.of(pairs))[0]
+
+
+def fitted(pairs: Pairs) -> Choice:
+    return Choice(Linear(degree=1, sparse=False).learn(pairs, None, QUIET), (), "As requested")
+
+
+def test_numbers_are_those_of_generalised_least_squares() -> None:
+    """The error of the mean is large where noise is: least squares would weigh all nodes alike."""
+    rng = np.random.default_rng(0)
+    b, std = rng.standard_normal((1000, 1, 1)), np.array([0.01] * 4 + [0.8] * 12)
+    values = b + std * rng.standard_normal((1000, 1, 16))
+    effect = RandomEffect.of(Residuals(Pairs.of(rng.standard_normal(values.shape), values), values))
+    assert effect is not None
+    found = np.tensordot(effect.numbers(values), effect.fields, 1)[..., :4]
+    assert np.sqrt(np.mean((found - b) ** 2)) < 0.05
+    assert np.sqrt(np.mean((values.mean(axis=2, keepdims=True) - b) ** 2)) > 0.15
+
+
+def test_white_noise_has_no_effect_of_whole_fields() -> None:
+    values = np.random.default_rng(0).standard_normal((500, 1, 16))
+    assert RandomEffect.of(Residuals(Pairs.of(values, values), values)) is None
+
+
+def test_a_refitted_mean_is_better_and_its_residuals_are_out_of_fold() -> None:
+    pairs, _, _ = shifted_pairs(200, 0)
+    held_out, _, _ = shifted_pairs(100, 1)
+    new, truth, _ = shifted_pairs(200, 2)
+    before = fitted(pairs)
+    residuals = decomposed(before, pairs, held_out)
+    choice, after = refit(before, pairs, held_out, residuals, lambda each: decomposed(each, pairs, held_out), QUIET)
+    assert choice.effects is not None
+    assert "refitted" in choice.reason
+
+    def beside(fields: np.ndarray) -> float:
+        """Return the size of fields without the pattern, along which the effect cannot be told from an error of the mean."""
+        along = fields @ PATTERN / (PATTERN @ PATTERN)
+        return float(np.sqrt(np.mean((fields - along[..., None] * PATTERN) ** 2)))
+
+    errors = [beside(each.mean(new.a) - truth) for each in (choice, before)]
+    assert errors[0] < 0.2 * errors[1]
+    np.testing.assert_allclose(after.held_out.values, held_out.u - choice.mean(held_out.a), atol=1e-12)
+    assert beside(after.train.values) == pytest.approx(beside(after.held_out.values), rel=0.1)
+
+
+def test_a_mean_that_is_no_better_is_not_kept() -> None:
+    pairs, _, _ = shifted_pairs(200, 0, shift=0.0)
+    held_out, _, _ = shifted_pairs(100, 1, shift=0.0)
+    choice = fitted(pairs)
+    residuals = decomposed(choice, pairs, held_out)
+    same, unchanged = refit(choice, pairs, held_out, residuals, lambda each: decomposed(each, pairs, held_out), QUIET)
+    assert same is choice
+    assert unchanged is residuals
+
+
+def test_a_choice_is_saved_with_its_effects(tmp_path) -> None:
+    pairs, _, b = shifted_pairs(50, 0)
+    choice = Choice(fitted(pairs).mean, (), "refitted", effects=Effects(b[:, :, 0], np.ones((1, 1, pairs.u.shape[2]))))
+    choice.save(tmp_path, {})
+    again = Choice.load(tmp_path, {})
+    assert again is not None
+    assert again.effects is not None
+    np.testing.assert_array_equal(again.effects(), choice.effects())
+    residuals = [decomposed(each, pairs, pairs).train.values for each in (choice, again)]
+    np.testing.assert_allclose(residuals[0], residuals[1], atol=1e-12)
