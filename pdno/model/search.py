@@ -19,7 +19,8 @@ from ..learning.budget import Terms
 from ..mean.base import Mean
 from ..mean.choice import Choice
 from ..mean.choose import MeanSelection, choose_mean
-from ..residual.choose import LawChoice, LawSelection, MeanResiduals, candidates, choose_law
+from ..residual.candidates import candidates
+from ..residual.choose import LawChoice, LawSelection, MeanResiduals, choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import ResidualLaw

@@ -23,27 +23,24 @@ from ..evaluation.whiteness import components_look_gaussian, looks_gaussian
 from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from .build import LAWS
+from .candidates import LINEAR, Candidate, candidates
 from .compare import SCORE_MEMBERS, Difference, held_out_scores
 from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import ResidualLaw, Residuals, Tunable, root_mean_square
 from .resampled import Resampled
-from .scaled import Scaled
 from .statistics import Statistics
 
-__all__ = ["LINEAR", "Candidate", "LawChoice", "LawSelection", "MeanResiduals", "candidates", "choose_law"]
+__all__ = ["LawChoice", "LawSelection", "MeanResiduals", "choose_law"]
 
-FEWEST_PAIRS = 100  # training pairs for networks
 FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
 SIMPLE = (Resampled.name, Copula.name)  # laws without a network, beside the Gaussian one
-LINEAR = "linear statistics"  # statistics by principal components, without a network
-DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
 FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
-SCORE_SHARE = 0.1  # of the remaining time, for scoring one law
+SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 PROMISING = 0.2  # share of the variance that a few numbers explain, or explain beyond principal components
 FOLDS = 5  # of training pairs
@@ -71,26 +68,6 @@ class MeanResiduals:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A law with a network that may be selected.
-
-    Args:
-        make: returns a new, untrained law, given the spread of the Gaussian law.
-        weight: share of the screening time, relative to other candidates.
-        least_seconds: of the time that is left for laws, below which there is no time for it.
-        fewest_pairs: training pairs that it needs.
-        required: whether the user asked for it: errors are then raised, otherwise they are reasons not to try it.
-    """
-
-    name: str
-    make: Callable[[Gaussian], ResidualLaw]
-    weight: float
-    least_seconds: float = 0.0
-    fewest_pairs: int = FEWEST_PAIRS
-    required: bool = False
-
-
-@dataclass(frozen=True)
 class LawChoice:
     """The selected law.
 
@@ -103,27 +80,6 @@ class LawChoice:
     law: ResidualLaw
     summary: list[str]
     networks: tuple[NetworkOnPairs, ...] = ()
-
-
-def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
-    """Return the laws with networks, from cheap to costly; only the diffusion if its network was given.
-
-    Args:
-        diffused: untrained diffusion with the settings of the model; it shares S and t with the Gaussian law.
-    """
-
-    def diffusion(gaussian: Gaussian) -> ResidualLaw:
-        return deepcopy(diffused).with_spread(gaussian.spread).before_tuning()
-
-    if diffused.network != "auto":
-        return (Candidate(Diffused.name, diffusion, 1.0, fewest_pairs=1, required=True),)
-    training = diffused.training if diffused.training.is_limited else None
-    return (
-        Candidate(LINEAR, lambda gaussian: Statistics("auto", Gaussian(), "linear", training), 0.2),
-        Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.25),
-        Candidate(Statistics.name, lambda gaussian: Statistics(training=training), 0.6),
-        Candidate(Diffused.name, diffusion, 1.0, DIFFUSION_SECONDS),
-    )
 
 
 def choose_law(
@@ -226,6 +182,9 @@ class LawSelection:
             self.only(tried[0].name)
             return self
         for each in tried:
+            if each.name == Diffused.name and not each.required and self._explained():
+                self._skip(each.name, "a few numbers per field explain most of the residuals")
+                continue
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
             if seconds is not None and seconds < FEWEST_SECONDS:
                 self._skip(each.name, "there was no time for it")
@@ -323,6 +282,10 @@ class LawSelection:
         if max(shared.values()) > PROMISING:
             return _largest(shared, Gaussian.name)
         return _largest(self._gains(Gaussian.name), Gaussian.name)
+
+    def _explained(self) -> bool:
+        """Whether a few numbers per field explain residuals much better than as many principal components."""
+        return any(trial.law is not None and trial.law.shared > PROMISING for trial in self.trials.values())
 
     def is_shared(self, name: str) -> bool:
         """Whether a law models randomness that a whole field shares, and which limits the prediction."""

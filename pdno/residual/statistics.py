@@ -34,6 +34,7 @@ from ..work.state import State
 from .bands import COARSE, Bands, enlarged
 from .compare import Difference
 from .condition import Features, network_fields, network_pairs
+from .copula import Copula
 from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
 from .mixture import ConditionalMixture
@@ -53,6 +54,10 @@ MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there ar
 MOST_LATENTS = 4  # K, at most, if it is counted
 LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
+FEWEST_SHARED_PAIRS = 16  # of large fields
+SHARED_DRAWS = 32  # of z for each of them
+SHARED_VALUES = 2**20  # of all these draws, if there are more than the fewest pairs
+REST_SECONDS = 3.0  # of the remaining time, below which no network is trained for the rest
 REST_PAIRS = 100  # held-out pairs on which laws of the rest are compared
 REST_MEMBERS = 20  # members of each
 SMALLEST = 1e-9  # size of a band of a rest, in units of the root mean square of all
@@ -65,8 +70,8 @@ class Statistics(ResidualLaw, Expectation):
     Args:
         latents: K, number of shared numbers beside the size of the rest; "auto" takes the principal components that have more
             than a twentieth of the variance, one to four.
-        rest: untrained law of the rest, which is copied; default: `Gaussian()` or `Scaled()`, whichever is better on held-out
-            pairs.
+        rest: untrained law of the rest, which is copied; default: the best one of `Gaussian()`, `Copula()` and `Scaled()` on
+            held-out pairs.
         network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a slim UNet in two; "linear": the
             projection on principal components, which needs no training.
         training: settings of the loop; default: as many updates as the time allows.
@@ -85,7 +90,7 @@ class Statistics(ResidualLaw, Expectation):
     ) -> None:
         self.latents = 1 if latents == "auto" else latents
         self.count_latents, self.network, self.training = latents == "auto", network, training
-        self.rest_candidates = (Gaussian(), Scaled(training=training)) if rest is None else (deepcopy(rest),)
+        self.rest_candidates = (Gaussian(), Copula(), Scaled(training=training)) if rest is None else (deepcopy(rest),)
         self.rest: ResidualLaw = self.rest_candidates[0]
         self._spaces = Spaces((), (0,))
         self.unit = np.ones(1)  # size of the rest for each channel, (channel, 1, …)
@@ -115,13 +120,14 @@ class Statistics(ResidualLaw, Expectation):
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, rest, size), later, terms.below("rest"))
         if held_out is not None:
-            self._measure_shares(held_out[:SHARED_PAIRS], rest_new[:SHARED_PAIRS])
+            few = int(np.clip(SHARED_VALUES // (SHARED_DRAWS * rest[0].size), FEWEST_SHARED_PAIRS, SHARED_PAIRS))
+            self._measure_shares(held_out[:few], rest_new[:few])
         return self
 
     def _measure_shares(self, held_out: Residuals, rest: Array) -> None:
         """Measure the share of the variance about the mean of D that z explains, and what as many components would."""
         unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
-        about = (held_out.values - self.expectation(held_out.inputs, draws=FEWEST_MEAN_DRAWS)) / unit
+        about = (held_out.values - self.expectation(held_out.inputs, draws=SHARED_DRAWS)) / unit
         total = max(float(np.mean(about**2)), TINY)
         self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
         self.shared = self.explained - float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
@@ -132,6 +138,8 @@ class Statistics(ResidualLaw, Expectation):
         if held_out is None:
             return
         for law in self.rest_candidates[1:]:
+            if law.trains_network and (left := terms.left_here()) is not None and left < REST_SECONDS:
+                continue
             law.learn(residuals, held_out, terms.below(law.name))
             scores = [each.score(held_out[:REST_PAIRS], REST_MEMBERS) for each in (self.rest, law)]
             if Difference.of(scores[0], scores[1], held_out.pairs.labels()).is_decisive:
@@ -275,7 +283,7 @@ class Statistics(ResidualLaw, Expectation):
     def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
         """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
-        count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, FEWEST_MEAN_DRAWS, draws))
+        count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, min(draws, FEWEST_MEAN_DRAWS), draws))
         stream, half = generator(seed, "statistics/mean", 0), count // 2
         uniform = (stream.permutation(half) + stream.random(half)) / half
         normal = stream.standard_normal((half, self.latents + self.bands.count))
@@ -342,7 +350,8 @@ class Statistics(ResidualLaw, Expectation):
 
 def _rest_from_state(state: State) -> ResidualLaw:
     settings = dict(state.settings)
-    law = {each.name: each for each in (Gaussian, Scaled)}[settings.pop("name")]
+    laws: tuple[type[ResidualLaw], ...] = (Gaussian, Copula, Scaled)
+    law = {each.name: each for each in laws}[settings.pop("name")]
     return law.from_state(State(settings, state.arrays, state.parts))
 
 

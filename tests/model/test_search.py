@@ -17,7 +17,8 @@ from pdno.mean import Linear
 from pdno.mean.choice import Choice, Trial
 from pdno.model.search import LAW_SCREENING, MEAN_SHARE, SHARED_SHARE, Search
 from pdno.residual import Diffused, Gaussian, Inputs, Residuals, Rows, normals
-from pdno.residual.choose import FINAL_TRAINING, Candidate, LawChoice, candidates
+from pdno.residual.candidates import Candidate, candidates
+from pdno.residual.choose import FINAL_TRAINING, LawChoice
 from tests.helpers import TWO, linear_pairs
 from tests.residual.coins import Coins
 
