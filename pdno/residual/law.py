@@ -149,8 +149,8 @@ class ResidualLaw(ABC):
         std: standard deviation of the law, (channel, *grid), if it is the same for all inputs; None if it is not.
         networks: trained networks that it uses.
         explained: share of the variance of held-out residuals that a few numbers per field explain; 0 for other laws.
-        shared: likewise, beyond what as many principal components of the residuals explain: what further training of a law with
-            such numbers may gain.
+        shared: share of what as many principal components of the residuals leave unexplained, that these numbers explain: what
+            further training of a law with such numbers may gain.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """

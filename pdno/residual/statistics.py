@@ -53,6 +53,7 @@ FEWEST_MEAN_DRAWS = 64  # for large fields
 MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there are fewer than that of the fewest draws
 MOST_LATENTS = 4  # K, at most, if it is counted
 LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
+LEAST_BEYOND = 0.02  # of the variance, that z explains beyond principal components; less is chance
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 FEWEST_SHARED_PAIRS = 16  # of large fields
 SHARED_DRAWS = 32  # of z for each of them
@@ -130,7 +131,9 @@ class Statistics(ResidualLaw, Expectation):
         about = (held_out.values - self.expectation(held_out.inputs, draws=SHARED_DRAWS)) / unit
         total = max(float(np.mean(about**2)), TINY)
         self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
-        self.shared = self.explained - float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
+        linear = float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
+        beyond = self.explained - linear
+        self.shared = beyond / (1 - linear) if beyond > LEAST_BEYOND else 0.0
 
     def _learn_rest(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
         """Train the candidates for the law of the rest; keep the best one."""
@@ -167,8 +170,8 @@ class Statistics(ResidualLaw, Expectation):
             return
         training = self.training
         if training is None:
-            rate = 4e-3 if self._kind(spaces) == "fno" else 2e-3
-            training = Training(rate=rate, batch=32, ema=0.998)
+            cheap = self._kind(spaces) == "fno"  # a step of the UNet takes as long as its batch is large
+            training = Training(rate=4e-3 if cheap else 2e-3, batch=32 if cheap else 16, ema=0.998)
         share = terms if terms.left() is None else terms.within(terms.left(NETWORK_SHARE))
 
         def objective(some: Any, purpose: str) -> Objective:
