@@ -16,7 +16,7 @@ from ..data.pairs import Pairs
 from ..data.split import folds
 from ..learning.budget import Terms
 from ..mean.base import Mean
-from ..residual.law import root_mean_square
+from ..residual.sizes import root_mean_square
 
 __all__ = ["cross_fitted", "number_of_folds", "scaled_to"]
 

@@ -3,8 +3,9 @@ r"""Residuals of a trained mean, on which the residual law is trained.
 Residuals are out of fold where the mean has them cheaply. For other means (networks) those of the training pairs are in-sample.
 If these are about as large as held-out ones, the law is trained on them; if not, because the mean is overfitted, on
 cross-fitted residuals (`pdno.model.crossfit`) where there is time for them. The scale has its correlation from all these pairs
-and its size from the held-out ones. If held-out residuals are larger, and there are many of them, or if there is no time for
-cross-fitting, the scale is estimated from the held-out pairs alone.
+and its size from the held-out ones. It is estimated from the held-out pairs alone in three cases: if their residuals are much
+larger than out-of-fold ones; if there are many of them and in-sample residuals are smaller; and if there is no time for
+cross-fitting.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
 from ..residual.bands import enlarged
 from ..residual.choose import MeanResiduals
-from ..residual.law import Residuals, root_mean_square
+from ..residual.law import Residuals
+from ..residual.sizes import root_mean_square
 from ..symmetry import Symmetry
 from .crossfit import cross_fitted, number_of_folds, scaled_to
 

@@ -22,14 +22,17 @@ from ..draw import generator
 from ..learning.budget import Terms
 from ..mean.choice import Choice, Effects
 from ..residual.choose import MeanResiduals
-from ..residual.law import Residuals, root_mean_square
+from ..residual.estimate import estimate_scale
+from ..residual.law import Residuals
 from ..residual.principal import principal, reconstruction
+from ..residual.sizes import root_mean_square
 from ..residual.spread import Spread
 
 __all__ = ["RandomEffect", "refit"]
 
 MOST = 4  # components, at most
 LEAST_SHARE = 0.2  # of the variance, that a component has
+LEAST_LEFT = 1e-9  # of the residuals, below which nothing else is left
 ESTIMATES = 20  # of Σ and ẑ, one after the other
 ROUNDS = 3  # of refitting, at most
 TIME_SHARE = 0.15  # of the remaining time, that a round may take
@@ -52,8 +55,8 @@ class RandomEffect:
     spread: Spread
 
     @classmethod
-    def of(cls, residuals: Residuals, seed: int = 0) -> "RandomEffect | None":
-        """Estimate V and Σ; None if no component has enough of the variance, or if values are missing.
+    def of(cls, residuals: Residuals, seed: int = 0, most: int = MOST) -> "RandomEffect | None":
+        """Estimate V and Σ; None if no component has enough of the variance, nothing else is left, or values are missing.
 
         Σ is that of residuals without draws of z given r (stochastic expectation–maximisation): with ẑ, Σ would be too small.
         """
@@ -61,7 +64,7 @@ class RandomEffect:
             return None
         unit = np.maximum(root_mean_square(residuals.values), TINY)
         scaled = residuals.values / unit
-        directions, shares = principal(scaled, MOST)
+        directions, shares = principal(scaled, most)
         count = int((shares > LEAST_SHARE).sum())
         if not count:
             return None
@@ -69,7 +72,9 @@ class RandomEffect:
         numbers = scaled.reshape(len(scaled), -1) @ directions[:count].T
         for number in range(ESTIMATES):
             left = residuals.values - np.tensordot(numbers, fields, 1)
-            effect = cls(fields, Spread.of(replace(residuals, values=left), "point"))
+            if (root_mean_square(left) <= LEAST_LEFT * unit).any():
+                return None
+            effect = cls(fields, Spread(estimate_scale(left, "point", group=residuals.groups())))
             xi = generator(seed, "effects", number).standard_normal(numbers.shape)
             numbers = effect.numbers(residuals.values) + xi @ effect.posterior_root
         return effect
@@ -118,7 +123,7 @@ def refit(
         terms: seed, devices and deadline.
     """
     seconds = max((trial.seconds for trial in choice.trials if trial.selected), default=0.0)
-    effect = RandomEffect.of(residuals.train)
+    effect = RandomEffect.of(residuals.train, terms.seed)
     for number in range(1, ROUNDS + 1):
         left = terms.left_here(TIME_SHARE)
         if effect is None or residuals.held_out is None or (left is not None and seconds > left):
@@ -132,7 +137,7 @@ def refit(
             choice, mean=mean, effects=effects, reason=reason, held_out=held_out.u - mean(held_out.a, held_out.scalars)
         )
         after = decomposed(new)
-        new_effect = RandomEffect.of(after.train)
+        new_effect = RandomEffect.of(after.train, terms.seed, len(effect.fields))
         if new_effect is None or after.held_out is None:
             break
         old, values = residuals.held_out.values, after.held_out.values

@@ -78,6 +78,8 @@ class Bands:
 def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
     """Return in-sample fields with the size of held-out ones in each octave of wavenumbers, if these are larger.
 
+    Nodes where all fields are 0 stay so.
+
     Args:
         train: in-sample residuals, (sample, channel, *grid).
         new: those of held-out pairs, likewise.
@@ -85,4 +87,4 @@ def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
     """
     octaves = Bands(train.shape[2:], periodic, OCTAVES)
     factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(train), TINY), 1.0))
-    return octaves.multiplied(train, factors[None])
+    return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors[None]), 0.0)

@@ -28,8 +28,9 @@ from .compare import SCORE_MEMBERS, Difference, held_out_scores
 from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
-from .law import ResidualLaw, Residuals, Tunable, root_mean_square
+from .law import ResidualLaw, Residuals, Tunable
 from .resampled import Resampled
+from .score import Units
 from .statistics import Statistics
 
 __all__ = ["LawChoice", "LawSelection", "MeanResiduals", "choose_law"]
@@ -55,7 +56,8 @@ class MeanResiduals:
     Args:
         train: residuals to train on, out of fold where the mean has them.
         held_out: residuals of held-out pairs.
-        measured: the one of these two from which the scale is estimated.
+        measured: one of these two, or training residuals with the size of held-out ones: those from which the scale is
+            estimated.
         exact: whether predictions of the mean are exact up to rounding.
         representative: whether `train` is representative of new pairs.
     """
@@ -183,7 +185,7 @@ class LawSelection:
             return self
         for each in tried:
             if each.name == Diffused.name and not each.required and self._explained():
-                self._skip(each.name, "a few numbers per field explain most of the residuals")
+                self._skip(each.name, "a few numbers per field explain much of the residuals")
                 continue
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
             if seconds is not None and seconds < FEWEST_SECONDS:
@@ -260,14 +262,14 @@ class LawSelection:
         train, held_out = self.residuals.train, self.residuals.held_out
         if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED or len(train) < FOLDS:
             return
-        unit = root_mean_square(train.values, train.mask)
+        units = Units.of(train.values, train.mask)
         for trial in self.trials.values():
             if trial.law is None:
                 continue
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
-                scores[left] = copy.score(train[left], SCORE_MEMBERS, unit=unit)
+                scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
 
     # Comparison

@@ -12,7 +12,8 @@ from scipy.stats import t as student
 
 from .._typing import Array, Ints
 from ..evaluation.dependence import stderr_of_mean
-from .law import ResidualLaw, Residuals, root_mean_square
+from .law import ResidualLaw, Residuals
+from .score import Units
 
 __all__ = ["SCORE_MEMBERS", "Difference", "held_out_scores"]
 
@@ -76,13 +77,14 @@ def held_out_scores(law: ResidualLaw, held_out: Residuals, seconds: float | None
         held_out: residuals of held-out pairs.
         seconds: that it may take; None for no limit.
     """
-    law.score(held_out[:1], 2)  # the first draws include set-up
+    units = Units.of(held_out.values, held_out.mask)
+    law.score(held_out[:1], 2, units=units)  # the first draws include set-up
     most = MOST_SCORED // held_out.values[0].size  # fields, of all members
     members = SCORE_MEMBERS if law.evaluations() <= 2 and most >= SCORE_MEMBERS * FEWEST_SCORED else FEW_MEMBERS
-    pairs, unit = min(SCORE_PAIRS, max(1, most // members)), root_mean_square(held_out.values, held_out.mask)
+    pairs = min(SCORE_PAIRS, max(1, most // members))
     few, begin = held_out[: min(FEWEST_SCORED, pairs)], time.monotonic()
-    first = law.score(few, members, unit=unit)
+    first = law.score(few, members, units=units)
     pace = max((time.monotonic() - begin) / len(few), 1e-6)
     count = pairs if seconds is None else min(pairs, max(len(few), int(seconds / pace)))
     more = held_out[len(few) : count]
-    return first if not len(more) else np.concatenate([first, law.score(more, members, first=len(few), unit=unit)])
+    return first if not len(more) else np.concatenate([first, law.score(more, members, first=len(few), units=units)])

@@ -55,9 +55,10 @@ class Features:
     @classmethod
     def of(cls, inputs: Inputs) -> "Features":
         """Compute the directions from training inputs."""
-        parts = _flat(inputs)
+        *fields, numbers = parts = _flat(inputs)
         centres = tuple(part.mean(axis=0) for part in parts)
-        return cls(centres, tuple(_directions(part - centre) for part, centre in zip(parts, centres, strict=True)))
+        directions = [_directions(part - centre) for part, centre in zip(fields, centres, strict=False)]
+        return cls(centres, (*directions, _standardising(numbers)))
 
     def __call__(self, inputs: Inputs) -> Array:
         """Return the features: (sample, feature)."""
@@ -82,6 +83,13 @@ class Features:
 def _flat(inputs: Inputs) -> list[Array]:
     fields = [inputs.a.reshape(len(inputs), -1), inputs.mean.reshape(len(inputs), -1)]
     return [*fields, size_features(inputs.a, inputs.mean, inputs.scalars)]
+
+
+def _standardising(values: Array) -> Array:
+    """Return the matrix that divides columns by their standard deviation; columns without variance are left out."""
+    stds = values.std(axis=0)
+    kept = stds > 1e-9 * np.maximum(np.abs(values).max(axis=0, initial=0.0), 1e-300)
+    return np.asarray(np.diag(1 / np.where(kept, stds, 1.0))[:, kept])
 
 
 def _directions(values: Array) -> Array:

@@ -2,10 +2,10 @@ r"""Residuals with any distribution of single values: a Gaussian copula, without
 
     u − m(a) = s σ(x) q(g(x)),        g a correlated Gaussian field of unit variance
 
-σ is the standard deviation at each node, q (`pdno.residual.marginal`) the quantile function of (u − m)/σ, and the correlation
-of g that of the normal scores (`pdno.residual.spread`). Skewed, heavy-tailed and discrete values are drawn as such. log s is
-Gaussian: by how much sizes of held-out fields vary more than those of σ q(g), because σ is not known exactly; s = 1 if this is
-not significant.
+σ is the standard deviation at each node, q (`pdno.residual.marginal`) the quantile function of (u − m)/(s σ), and the
+correlation of g that of the normal scores (`pdno.residual.spread`). Skewed, heavy-tailed and discrete values are drawn as such.
+s, with E s² = 1, is the size of a field: log s is Gaussian if sizes of fields vary significantly more than those of σ q(g),
+because σ is not known exactly; otherwise s = 1. Where residuals are always 0, so are draws.
 """
 
 from dataclasses import dataclass, replace
@@ -13,21 +13,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._typing import Array
+from .._typing import Array, Mask
 from ..diffusion.base import White
 from ..draw import generator
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..work.state import State
 from .estimate import estimate_scale
-from .law import Inputs, ResidualLaw, Residuals, Rows, enlargement, ignored_settings, normals
+from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
 from .marginal import Marginal
+from .sizes import enlargement
 from .spread import Spread
 
 __all__ = ["Copula", "Values"]
 
-SIMULATED = 4  # fields for each held-out pair, whose sizes are compared with that of the residual
-FEWEST_FOR_SIZE = 50  # held-out pairs for this comparison
+SIMULATED = 4  # fields for each pair, whose sizes are compared with that of the residual
+SIZE_PAIRS = 200  # for this comparison, at most
+FEWEST_FOR_SIZE = 50  # likewise, at least
 SIGNIFICANT = 2.0  # standard errors
 
 
@@ -38,64 +40,85 @@ class Values:
     Args:
         marginal: quantile functions.
         spread: correlation of g.
+        zero: True where residuals are always 0, (channel, *grid).
         size: standard deviation of log s.
     """
 
     marginal: Marginal
     spread: Spread
+    zero: Mask
     size: float = 0.0
 
     @classmethod
-    def of(cls, residuals: Residuals, sigma: Array, held_out: tuple[Residuals, Array] | None, seed: int) -> "Values":
+    def of(
+        cls, residuals: Residuals, sigma: Array, held_out: tuple[Residuals, Array] | None, seed: int, in_sample: bool = True
+    ) -> "Values":
         """Estimate the distribution.
 
         Args:
-            residuals: of training pairs; those of networks are in-sample, and too small.
+            residuals: of training pairs.
             sigma: σ, (sample, channel, *grid).
             held_out: residuals of held-out pairs, and σ for them, which give the size of the values.
             seed: of ranks of equal values.
+            in_sample: whether σ was trained on these residuals, so that they are too small, relative to σ.
         """
-        e, mask, mean = residuals.values / sigma, residuals.mask, residuals.inputs.mean
-        if held_out is not None:
+        e = residuals.values / sigma
+        if held_out is not None and (in_sample or len(held_out[0]) >= FEWEST_FOR_SIZE):
             new, new_sigma = held_out
-            e = e * enlargement(e, mask, new.values / new_sigma, new.mask)
-        marginal = Marginal.of(e, sigma, mean, mask)
-        scores = marginal.scores(e, sigma, mean, seed)
-        values = cls(marginal, Spread.of(replace(residuals, values=scores)))
-        return values if held_out is None else replace(values, size=values._unexplained(new, new_sigma, seed))
+            e = e * enlargement(e, residuals.mask, new.values / new_sigma, new.mask)
+        values = cls._estimated(residuals, e, sigma, seed)
+        if size := values._excess(residuals, sigma, seed):
+            e = e / _shrunk_sizes(e, residuals.mask, size)
+            values = replace(cls._estimated(residuals, e, sigma, seed), size=size)
+        if held_out is not None and len(held_out[0]) >= FEWEST_FOR_SIZE:
+            values = replace(values, size=replace(values, size=0.0)._excess(*held_out, seed))
+        return values
 
-    def _unexplained(self, residuals: Residuals, sigma: Array, seed: int) -> float:
-        """Return the standard deviation of log s from held-out residuals."""
-        count = len(residuals)
-        places, members = np.divmod(np.arange(count * SIMULATED), SIMULATED)
-        drawn = self.draw(sigma[places], residuals.inputs, Rows(seed, places, members, places))
-        masks = None if residuals.mask is None else residuals.mask[places]
-        found, by_chance = _log_sizes(residuals.values / sigma, residuals.mask), _log_sizes(drawn / sigma[places], masks)
+    @classmethod
+    def _estimated(cls, residuals: Residuals, e: Array, sigma: Array, seed: int) -> "Values":
+        """Estimate marginal and correlation of fields e."""
+        zero = ~np.asarray((residuals.values != 0).any(axis=0))
+        live = ~zero | zero.all(axis=tuple(range(1, zero.ndim)), keepdims=True)  # a channel that is 0 has a distribution, too
+        seen = np.broadcast_to(live, e.shape) & (True if residuals.mask is None else residuals.mask)
+        mean = residuals.inputs.mean
+        marginal = Marginal.of(e, sigma, mean, None if seen.all() else seen)
+        scores = np.where(zero, 0.0, marginal.scores(e, sigma, mean, seed))
+        return cls(marginal, Spread.of(replace(residuals, values=scores)), zero)
+
+    def _excess(self, residuals: Residuals, sigma: Array, seed: int) -> float:
+        """Return the standard deviation of log sizes that is not by chance; 0 if it is not significant."""
+        some = slice(None, None, -(-len(residuals) // SIZE_PAIRS))
+        few, sigma = residuals[some], sigma[some]
+        found = _log_sizes(few.values / sigma, few.mask)
         if len(found) < FEWEST_FOR_SIZE:
             return 0.0
+        inputs, number = few.inputs, np.arange(len(few))
+        rows = (Rows(seed, number, np.full(len(few), member), number) for member in range(SIMULATED))
+        by_chance = np.concatenate([_log_sizes(self.draw(sigma, inputs, each) / sigma, few.mask) for each in rows])
         excess = found.var(ddof=1) - by_chance.var(ddof=1)
         return float(np.sqrt(excess)) if excess > SIGNIFICANT * by_chance.var() * np.sqrt(2 / len(found)) else 0.0
 
     def draw(self, sigma: Array, inputs: Inputs, rows: Rows) -> Array:
         """Draw residuals, (row, channel, *grid), for σ of each row."""
-        xi = normals(White(), inputs.mean.shape[1:], rows)
-        g = self.spread.restored(xi, inputs, rows.places) / self.spread.std
-        values = self.marginal(g, sigma, inputs.mean[rows.places]) * sigma
+        xi, std = normals(White(), inputs.mean.shape[1:], rows), self.spread.std
+        g = np.divide(self.spread.restored(xi, inputs, rows.places), std, where=std > 0, out=np.zeros(xi.shape))
+        values = np.where(self.zero, 0.0, self.marginal(g, sigma, inputs.mean[rows.places]) * sigma)
         if not self.size:
             return values
         each = zip(rows.inputs, rows.members, strict=True)
         eta = np.array([generator(rows.seed, "copula/size", int(i), int(m)).standard_normal() for i, m in each])
-        return np.asarray(values * np.exp(self.size * eta).reshape(-1, *(1,) * (values.ndim - 1)))
+        return np.asarray(values * np.exp(self.size * eta - self.size**2).reshape(-1, *(1,) * (values.ndim - 1)))
 
     def state(self) -> State:
-        """Return both parts, to be saved."""
-        return State({"size": self.size}, {}, {"marginal": self.marginal.state(), "spread": self.spread.state()})
+        """Return all parts, to be saved."""
+        parts = {"marginal": self.marginal.state(), "spread": self.spread.state()}
+        return State({"size": self.size}, {"zero": self.zero.astype(np.uint8)}, parts)
 
     @classmethod
     def from_state(cls, state: State) -> "Values":
         """Restore what `state` returned."""
         marginal, spread = Marginal.from_state(state.parts["marginal"]), Spread.from_state(state.parts["spread"])
-        return cls(marginal, spread, float(state.settings["size"]))
+        return cls(marginal, spread, np.asarray(state.arrays["zero"]) > 0, float(state.settings["size"]))
 
     def describe(self) -> str:
         """Describe the correlation, and how much sizes vary, in a few words."""
@@ -128,7 +151,7 @@ class Copula(ResidualLaw):
         std = np.broadcast_to(scale.std, residuals.values.shape[1:])[None]
         self._sigma = np.where(std > 0, std, 1.0)
         new = None if held_out is None else (held_out, self._of(held_out.values))
-        self._values = Values.of(residuals, self._of(residuals.values), new, terms.seed)
+        self._values = Values.of(residuals, self._of(residuals.values), new, terms.seed, in_sample=False)
         return self
 
     def _of(self, fields: Array) -> Array:
@@ -160,8 +183,22 @@ class Copula(ResidualLaw):
 
 def _log_sizes(fields: Array, mask: Array | None) -> Array:
     """Return the log root mean square of each field, over observed values; fields without any are left out."""
+    squares = _mean_squares(fields, mask)
+    return np.asarray(0.5 * np.log(squares[squares > 0]))
+
+
+def _shrunk_sizes(e: Array, mask: Array | None, size: float) -> Array:
+    """Return s of each field, (sample, 1, …), with mean square 1: sizes, shrunk by the part that is by chance."""
+    squares = _mean_squares(e, mask)
+    logs = 0.5 * np.log(np.where(squares > 0, squares, squares.mean()))
+    logs = (logs - logs.mean()) * min(1.0, size**2 / max(logs.var(), size**2))
+    sizes = np.exp(logs)
+    return np.asarray((sizes / np.sqrt(np.mean(sizes**2))).reshape(-1, *(1,) * (e.ndim - 1)))
+
+
+def _mean_squares(fields: Array, mask: Array | None) -> Array:
+    """Return the mean square of each field over observed values, (sample,); 0 if there are none."""
     axes = tuple(range(1, fields.ndim))
-    count = np.full(len(fields), fields[0].size) if mask is None else mask.sum(axis=axes)
-    squares = np.square(fields if mask is None else np.where(mask, fields, 0.0)).sum(axis=axes)
-    some = (count > 0) & (squares > 0)
-    return np.asarray(0.5 * np.log(squares[some] / count[some]))
+    if mask is None:
+        return np.asarray(np.square(fields).mean(axis=axes))
+    return np.asarray(np.square(np.where(mask, fields, 0.0)).sum(axis=axes) / np.maximum(mask.sum(axis=axes), 1))

@@ -29,7 +29,7 @@ HALVES = 500  # independent fields from which two folds suffice
 FOLDS = 5
 MOST_COMPONENTS = 1024  # columns of V
 MOST_VALUES = 2**20  # of V
-MOST_FIELDS = 2048  # from which Ĉ is estimated, if there are fewer of them than values of a field
+MOST_FIELDS = 2048  # from which Ĉ is estimated, if a field has more values than that, or than there are fields
 CONFIDENCE = 0.975  # quantile of the error of a difference of likelihoods
 TINY = 1e-300
 
@@ -181,7 +181,7 @@ def _live(r: Array) -> tuple[Array, Array]:
 def _eigen(flat: Array) -> tuple[Array, Array]:
     """Return eigenvectors, (value, component), and eigenvalues of Ĉ, descending, for as many as there are fields."""
     count, size = flat.shape
-    if size <= count:
+    if size <= min(count, MOST_FIELDS):
         squares, vectors = np.linalg.eigh(flat.T @ flat / count)
         return vectors[:, ::-1], np.maximum(squares[::-1], 0.0)
     some = flat[:: -(-count // MOST_FIELDS)]

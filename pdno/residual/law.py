@@ -18,11 +18,11 @@ from ..data.spaces import Spaces
 from ..diffusion.base import Base
 from ..diffusion.reverse import Reverse
 from ..errors import UserError
-from ..evaluation.metrics import crps, energy_score
 from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from ..symmetry import Symmetry
 from ..work.state import State
+from .score import Units, scores
 
 __all__ = [
     "Density",
@@ -32,16 +32,14 @@ __all__ = [
     "Residuals",
     "Rows",
     "Tunable",
-    "enlargement",
     "ignored_settings",
     "named_state",
     "normals",
-    "root_mean_square",
 ]
 
 T = TypeVar("T")
 SCORE_MEMBERS = 50  # drawn for each pair
-TINY = 1e-300
+SCORED_VALUES = 2**23  # of members that are in memory for a score
 
 
 @dataclass(frozen=True)
@@ -213,43 +211,44 @@ class ResidualLaw(ABC):
         members: int = SCORE_MEMBERS,
         seed: int = 0,
         first: int = 0,
-        unit: Array | None = None,
+        units: Units | None = None,
         **sampling: Any,
     ) -> Array:
-        """Return ⅓ (CRPS + energy score + energy score of increments) of draws for each held-out pair; laws are compared by it.
-
-        All are fair scores. Increments are differences of neighbouring nodes: the energy score of fields alone hardly sees how
-        rough they are if they have a random shift.
+        """Return the score of draws for each held-out pair (`pdno.residual.score`); laws are compared by it.
 
         Args:
             held_out: residuals of held-out pairs.
             members: number of draws for each pair.
             seed: of the draws.
             first: number of the first pair, of which its draws are a function.
-            unit: of the values, (1, channel, 1, …); default: the root mean square residual of each channel.
+            units: of values and increments; default: those of these residuals.
             sampling: settings such as steps=20, as the law defines them.
 
         Returns:
             (sample,).
         """
-        inputs, total = held_out.inputs, len(held_out) * members
-        drawn = np.empty((members, *held_out.values.shape))
-        size = self.rows_of_call(held_out.values.shape[1:])
+        units = Units.of(held_out.values, held_out.mask) if units is None else units
+        inputs, mask = held_out.inputs, held_out.mask
+        count = max(1, SCORED_VALUES // (members * held_out.values[0].size))
+        out = [
+            scores(
+                self._drawn(inputs, places, members, seed, first, **sampling),
+                held_out.values[places],
+                None if mask is None else mask[places],
+                units,
+            )
+            for places in (np.arange(low, min(low + count, len(held_out))) for low in range(0, len(held_out), count))
+        ]
+        return np.concatenate(out)
+
+    def _drawn(self, inputs: Inputs, places: Ints, members: int, seed: int, first: int, **sampling: Any) -> Array:
+        """Return members of some inputs, (member, sample, channel, *grid)."""
+        shape, total = inputs.mean.shape[1:], len(places) * members
+        out, size = np.empty((members, len(places), *shape)), self.rows_of_call(shape)
         for low in range(0, total, size):
-            places, numbers = np.divmod(np.arange(low, min(low + size, total)), members)
-            drawn[numbers, places] = self.draw(inputs, Rows(seed, first + places, numbers, places), **sampling)
-        values, mask = held_out.values, held_out.mask
-        unit = root_mean_square(values, mask) if unit is None else unit
-        unit = np.where(unit > 0, unit, 1.0)
-        drawn, values = drawn / unit, values / unit
-        scores = [crps(drawn, values, mask=mask).each, energy_score(drawn, values, mask=mask).each]
-        grid = values.ndim - 2
-        steps = _neighbours(values, np.subtract, grid)
-        seen = None if mask is None else _neighbours(mask, np.logical_and, grid)
-        if steps.size and (seen is None or seen.any(axis=(1, 2)).all()):
-            of_steps = np.maximum(root_mean_square(steps, seen), TINY)
-            scores.append(energy_score(_neighbours(drawn, np.subtract, grid) / of_steps, steps / of_steps, mask=seen).each)
-        return np.asarray(np.mean(scores, axis=0))
+            rows, numbers = np.divmod(np.arange(low, min(low + size, total)), members)
+            out[numbers, rows] = self.draw(inputs, Rows(seed, first + places[rows], numbers, places[rows]), **sampling)
+        return out
 
     @final
     def rows_of_call(self, shape: tuple[int, ...]) -> int:
@@ -285,27 +284,6 @@ def named_state(law: ResidualLaw) -> State:
     """Return the state of a law with its name, from which `pdno.residual.law_from_state` restores it."""
     state = law.state()
     return State({"name": law.name, **state.settings}, state.arrays, state.parts)
-
-
-def root_mean_square(values: Array, mask: Array | None = None) -> Array:
-    """Return the root mean square of observed values per channel: (1, channel, 1, …)."""
-    axes = (0, *range(2, values.ndim))
-    if mask is None:
-        return np.asarray(np.sqrt(np.mean(values**2, axis=axes, keepdims=True)))
-    count = np.maximum(mask.sum(axis=axes, keepdims=True), 1)
-    return np.asarray(np.sqrt(np.where(mask, values**2, 0.0).sum(axis=axes, keepdims=True) / count))
-
-
-def _neighbours(fields: Array, join: Callable[[Array, Array], Array], grid: int) -> Array:
-    """Return join(next, this) for neighbouring nodes along each of the last `grid` axes: (…, channel, pair)."""
-    parts = [join(*(np.take(fields, range(1 - k, fields.shape[axis] - k), axis) for k in (0, 1))) for axis in range(-grid, 0)]
-    return np.concatenate([part.reshape(*fields.shape[:-grid], -1) for part in parts], axis=-1)
-
-
-def enlargement(train: Array, train_mask: Array | None, new: Array, new_mask: Array | None) -> Array:
-    """Return the factor, at least 1, that gives in-sample values the size of held-out ones: (1, channel, 1, …)."""
-    sizes = root_mean_square(new, new_mask), root_mean_square(train, train_mask)
-    return np.maximum(sizes[0] / np.maximum(sizes[1], TINY), 1.0)
 
 
 def ignored_settings(sampling: dict[str, Any], max_steps: int | None = None) -> None:

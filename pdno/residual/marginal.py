@@ -24,6 +24,7 @@ MEANS = 3  # levels of m(a) for each of them
 PER_LEVEL = 2000  # values that a level needs
 QUANTILES = 1001  # of each level
 SCORES = np.linspace(-4.0, 4.0, QUANTILES)  # normal scores of the quantiles: dense in the tails, where q is steep
+BLOCK_VALUES = 2**21  # that are transformed at a time
 MOST = 2**21  # values from which the quantiles are computed
 
 
@@ -80,7 +81,14 @@ class Marginal:
 
     def _each(self, function: Callable[[Array, Array], Array], values: Array, scale: Array, mean: Array) -> Array:
         """Return function(values, quantiles of the level) for all nodes."""
-        out = np.empty(values.shape)
+        out, size = np.empty(values.shape), max(1, BLOCK_VALUES // max(1, values[:1].size))
+        for low in range(0, len(values), size):
+            some = slice(low, low + size)
+            self._fill(out[some], function, values[some], scale[some], mean[some])
+        return out
+
+    def _fill(self, out: Array, function: Callable[[Array, Array], Array], values: Array, scale: Array, mean: Array) -> None:
+        """Write function(values, quantiles of the level) of some rows."""
         for c, edge in enumerate(self.edges):
             levels = np.searchsorted(edge, scale[:, c])
             for level, (mean_edge, rows) in enumerate(zip(self.mean_edges[c], self.quantiles[c], strict=True)):
@@ -89,7 +97,6 @@ class Marginal:
                 for number, quantiles in enumerate(rows):
                     places = tuple(axis[inner == number] for axis in here)
                     out[:, c][places] = function(values[:, c][places], quantiles)
-        return out
 
     def state(self) -> State:
         """Return edges and quantiles, to be saved."""

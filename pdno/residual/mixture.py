@@ -142,7 +142,7 @@ class ConditionalMixture:
         return f"a mixture of {COMPONENTS} Gaussians that depends on the input" if self.network else "a kernel density"
 
     def state(self) -> State:
-        """Return values, kernel width and weights, to be saved."""
+        """Return values, kernel widths and weights, to be saved."""
         arrays = {"centre": self.centre, "spread": self.spread, "values": self.values, "widths": self.widths}
         parts = {}
         if self.network is not None:

@@ -1,8 +1,8 @@
-r"""Residuals with a scale field: u − m(a) = σ(x; a) q(g(x)), with g a correlated Gaussian field of unit variance.
+r"""Residuals with a scale field: u − m(a) = s σ(x; a) q(g(x)), with g a correlated Gaussian field of unit variance.
 
 σ is a network of a and m(a) that minimises the negative log-likelihood log σ + (u − m)²/(2σ²) at each node: errors may be
-larger at some places, for some inputs, where u is large, or next to a jump of the input. q and g are those of a Gaussian copula
-(`pdno.residual.copula`).
+larger at some places, for some inputs, where u is large, or next to a jump of the input. q, g and s are those of a Gaussian
+copula (`pdno.residual.copula`).
 """
 
 from collections.abc import Callable

@@ -8,6 +8,7 @@ t(a) (`pdno.residual.amplitude`) is an input-dependent scale; None for homosceda
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +24,7 @@ __all__ = ["Spread"]
 
 LEAST_CORRELATION = 0.05  # of channels, below which they count as independent
 SIGMAS = 4  # standard errors of a correlation of independent channels, with one value per field
+TINY = 1e-300
 SHRINKAGE = 1e-3  # of the correlation towards that of independent channels, which keeps L invertible
 
 
@@ -80,7 +82,7 @@ class Spread:
         fields = inputs.a, inputs.mean, inputs.scalars
         return replace(self, amplitude=Amplitude.of(residuals.values, self.scale, *fields, seed, residuals.mask, drawn))
 
-    @property
+    @cached_property
     def std(self) -> Array:
         """Standard deviation for t = 1 at each node: (channel, *grid), or (channel, 1, …) if all are equal."""
         std = self.scale.std
@@ -105,7 +107,7 @@ class Spread:
         return inputs.once("amplitude", lambda: amplitude(inputs.a, inputs.mean, inputs.scalars))
 
     def normalised(self, residuals: Residuals, seed: int = 0, purpose: str = "residual") -> Array:
-        """Return r = S⁻¹ (u − m(a))/t(a), with noise of unit variance in the null space of S.
+        """Return r = C^−½ L⁻¹ S⁻¹ (u − m(a))/t(a), with noise of unit variance in the null space of S.
 
         With missing values and correlated errors, r is drawn given the observed values, and has no missing values.
         """
@@ -182,16 +184,19 @@ class Spread:
 
 def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, groups: Ints | None) -> Spread:
     """Return the best of some spreads with a C of its own; the first if none is better than chance allows."""
-    best, most, usual = spread, -np.inf, None
+    labels = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    shape = values.shape[1:]
+    squares = np.square(spread.white(values)).reshape(len(values), -1).sum(axis=1)
+    alone = -0.5 * spread.scale.rank(shape) * np.log(np.maximum(squares, TINY)) - spread._volume(shape)
+    usual = np.bincount(labels, alone)
+    best, most = spread, -np.inf
     for each in possible:
         if not each.scale.independent and not (each.scale.point > 0).all():
-            return spread  # the null space of S is not that of C
+            continue  # the null space of S is not that of C
         r = each.white(values)
         if (held_out := held_out_likelihoods(r, groups)) is None:
-            return spread
-        volume = held_out.fields * each._volume(values.shape[1:])
-        usual = held_out.before - volume if usual is None else usual
-        likelihood = held_out.after - volume
+            break
+        likelihood = held_out.after - held_out.fields * each._volume(shape)
         if likelihood.sum() > most and is_better(likelihood, usual):
             covariance = Covariance.of(r, *held_out.settings)
             if len(covariance.variances):

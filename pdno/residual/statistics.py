@@ -36,10 +36,11 @@ from .compare import Difference
 from .condition import Features, network_fields, network_pairs
 from .copula import Copula
 from .gaussian import Gaussian
-from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state, root_mean_square
+from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
 from .mixture import ConditionalMixture
 from .principal import principal, stride
 from .scaled import Scaled
+from .sizes import root_mean_square
 
 __all__ = ["Statistics"]
 
@@ -69,7 +70,7 @@ class Statistics(ResidualLaw, Expectation):
     """A few numbers that a whole field shares, and the field given them.
 
     Args:
-        latents: K, number of shared numbers beside the size of the rest; "auto" takes the principal components that have more
+        latents: K, number of shared numbers beside the sizes of the rest; "auto" takes the principal components that have more
             than a twentieth of the variance, one to four.
         rest: untrained law of the rest, which is copied; default: the best one of `Gaussian()`, `Copula()` and `Scaled()` on
             held-out pairs.
@@ -95,6 +96,7 @@ class Statistics(ResidualLaw, Expectation):
         self.rest: ResidualLaw = self.rest_candidates[0]
         self._spaces = Spaces((), (0,))
         self.unit = np.ones(1)  # size of the rest for each channel, (channel, 1, …)
+        self.live = np.ones(1, bool)  # where residuals are not always 0, or missing, (channel, *grid)
         self._features = Features((), ())
         self.mixture = ConditionalMixture()
 
@@ -104,10 +106,10 @@ class Statistics(ResidualLaw, Expectation):
         self._check(residuals)
         self._spaces = residuals.spaces
         self._train(residuals, held_out, terms)
-        z, rest = self._encoded(residuals)
-        z_new, rest_new = (z, rest) if held_out is None else self._encoded(held_out)
-        rest = enlarged(rest, rest_new, self.periodic)  # rests of training pairs are in-sample
-        rest = rest if residuals.mask is None else np.where(residuals.mask, rest, 0.0)
+        self.live = np.asarray((residuals.values != 0).any(axis=0))
+        z, raw = self._encoded(residuals)
+        z_new, rest_new = (z, raw) if held_out is None else self._encoded(held_out)
+        rest = np.where(self.live, enlarged(raw, rest_new, self.periodic), 0.0)  # rests of training pairs are in-sample
         self.unit = np.maximum(root_mean_square(rest)[0], TINY)
         size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
@@ -116,10 +118,10 @@ class Statistics(ResidualLaw, Expectation):
         if self.training is not None and self.training.updates is not None:
             self.mixture = ConditionalMixture(MIXTURE_UPDATES * self.training.updates)
         seconds = terms.left_here(MIXTURE_SHARE)
-        seconds = MIXTURE_SECONDS if seconds is None else min(seconds, MIXTURE_SECONDS)
+        seconds = None if seconds is None else min(seconds, MIXTURE_SECONDS)
         self.mixture.learn(self._features(residuals.inputs), numbers, new, terms.seed, seconds)
-        later = None if held_out is None else self._normalised(held_out, z_new, rest_new, size_new)
-        self._learn_rest(self._normalised(residuals, z, rest, size), later, terms.below("rest"))
+        later = None if held_out is None else self._normalised(held_out, z_new, rest_new, rest_new, size_new)
+        self._learn_rest(self._normalised(residuals, z, raw, rest, size), later, terms.below("rest"))
         if held_out is not None:
             few = int(np.clip(SHARED_VALUES // (SHARED_DRAWS * rest[0].size), FEWEST_SHARED_PAIRS, SHARED_PAIRS))
             self._measure_shares(held_out[:few], rest_new[:few])
@@ -128,7 +130,7 @@ class Statistics(ResidualLaw, Expectation):
     def _measure_shares(self, held_out: Residuals, rest: Array) -> None:
         """Measure the share of the variance about the mean of D that z explains, and what as many components would."""
         unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
-        about = (held_out.values - self.expectation(held_out.inputs, draws=SHARED_DRAWS)) / unit
+        about = np.where(self.live, held_out.values - self.expectation(held_out.inputs, draws=SHARED_DRAWS), 0.0) / unit
         total = max(float(np.mean(about**2)), TINY)
         self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
         linear = float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
@@ -234,12 +236,15 @@ class Statistics(ResidualLaw, Expectation):
             found.append(z.double().cpu().numpy())
             rests.append(residuals.values[rows] - self._decoded(x[:, module.observed :], z))
         rest = np.concatenate(rests)
-        return np.concatenate(found), rest if residuals.mask is None else np.where(residuals.mask, rest, 0.0)
+        return np.concatenate(found), np.where(self.live, rest, 0.0)
 
     def _decoded(self, condition: Tensor, z: Tensor) -> Array:
         """Return D in units of u."""
         values = self.bottleneck.decode(condition, z).double().cpu().numpy()
-        return np.asarray(self.net.normalisations["u"].restore(values))
+        if self.network != "linear":
+            return np.asarray(self.net.normalisations["u"].restore(values))
+        own, count = self.net.normalisations["a"], self.bottleneck.observed  # of r, as the encoder sees it
+        return np.asarray(values * own.std[:count] + own.mean[:count])
 
     @property
     def periodic(self) -> tuple[bool, ...]:
@@ -255,12 +260,20 @@ class Statistics(ResidualLaw, Expectation):
         """Return the root mean square of each band of each field, with channels in units of `unit`: (sample, band)."""
         return np.maximum(self.bands.sizes(rest, self.unit), SMALLEST)
 
-    def _normalised(self, residuals: Residuals, z: Array, rest: Array, size: Array) -> Residuals:
-        """Return the rests at unit sizes, whose scalars include z and s."""
-        e = self.bands.multiplied(rest, 1 / size[:, None])
-        inputs = self._inner(residuals.inputs, residuals.pairs.u - rest, z, size)
+    def _normalised(self, residuals: Residuals, z: Array, raw: Array, rest: Array, size: Array) -> Residuals:
+        """Return the rests at unit sizes, whose mean is m(a) + D and whose scalars include z and s.
+
+        Args:
+            residuals: u − m(a).
+            z: shared numbers.
+            raw: u − m(a) − D.
+            rest: the same, enlarged.
+            size: of the bands of `rest`.
+        """
+        e = np.where(self.live, self.bands.multiplied(rest, 1 / size[:, None]), 0.0)
+        inputs = self._inner(residuals.inputs, residuals.inputs.mean + residuals.values - raw, z, size)
         pairs = pairs_of(inputs.a, inputs.mean + e, inputs.scalars, residuals.mask)
-        return Residuals(pairs, e, (), residuals.periodic)
+        return Residuals(pairs, e, (), residuals.periodic, inputs.mean)
 
     @staticmethod
     def _inner(inputs: Inputs, mean: Array, z: Array, size: Array) -> Inputs:
@@ -279,8 +292,8 @@ class Statistics(ResidualLaw, Expectation):
         field = self._decoded(condition[places], self.net.tensor(z))
         some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
         inner = self._inner(some, some.mean + field, z, size)
-        e = self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places))))
-        return field + self.bands.multiplied(e, (size / self._sizes(e))[:, None])
+        e = np.where(self.live, self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places)))), 0.0)
+        return np.where(self.live, field + self.bands.multiplied(e, (size / self._sizes(e))[:, None]), 0.0)
 
     @torch.no_grad()
     def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
@@ -330,7 +343,7 @@ class Statistics(ResidualLaw, Expectation):
         settings = {"latents": self.latents, "network": self.network}
         parts = {"net": self.net.state(), "spaces": self._spaces.state(), "features": self._features.state()}
         parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
-        return State(settings, {"unit": self.unit}, parts)
+        return State(settings, {"unit": self.unit, "live": self.live.astype(np.uint8)}, parts)
 
     @classmethod
     def from_state(cls, state: State, law: Callable[[State], ResidualLaw] | None = None) -> Self:
@@ -342,6 +355,7 @@ class Statistics(ResidualLaw, Expectation):
         """
         new = cls(**state.settings)
         new._spaces, new.unit = Spaces.from_state(state.parts["spaces"]), np.asarray(state.arrays["unit"])
+        new.live = np.asarray(state.arrays["live"]) > 0
         saved = state.parts["net"]
         module = new._module(Spaces.from_state(saved.parts["spaces"]), 0)
         new.networks = (NetworkOnPairs.from_state(saved, False, module),)

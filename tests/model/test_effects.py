@@ -51,6 +51,13 @@ def test_white_noise_has_no_effect_of_whole_fields() -> None:
     assert RandomEffect.of(Residuals(Pairs.of(values, values), values)) is None
 
 
+def test_residuals_without_anything_else_have_no_effect_to_estimate() -> None:
+    """Of exact rank one: there is nothing to weigh nodes by."""
+    values = np.random.default_rng(0).choice([-1.0, 1.0], (50, 1, 1)) * np.ones(16)
+    a = np.random.default_rng(1).standard_normal(values.shape)
+    assert RandomEffect.of(Residuals(Pairs.of(a, values), values)) is None
+
+
 def test_a_refitted_mean_is_better_and_its_residuals_are_out_of_fold() -> None:
     pairs, _, _ = shifted_pairs(200, 0)
     held_out, _, _ = shifted_pairs(100, 1)

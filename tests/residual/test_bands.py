@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdno.basis import modes
-from pdno.residual.bands import COARSE, OCTAVES, Bands
+from pdno.residual.bands import COARSE, OCTAVES, Bands, enlarged
 
 GRIDS = [((64,), (False,)), ((30,), (True,)), ((12, 20), (True, False))]
 
@@ -46,6 +46,17 @@ def test_units_of_channels() -> None:
     bands, e = Bands((64,), (False,), COARSE), fields((64,))
     unit = np.array([[1.0], [1e-6]])
     np.testing.assert_allclose(bands.sizes(e * unit, unit), bands.sizes(e))
+
+
+def test_enlarged_fields_have_the_size_of_others_in_each_octave_and_keep_zeros() -> None:
+    rng = np.random.default_rng(0)
+    train, new = 0.2 * rng.standard_normal((500, 1, 64)), 0.25 * rng.standard_normal((500, 1, 64))
+    train[..., [0, -1]] = 0.0
+    new[..., [0, -1]] = 0.0
+    out = enlarged(train, new, (False,))
+    assert not out[..., [0, -1]].any()
+    np.testing.assert_allclose(out[..., 1:-1].std(), 0.25, rtol=0.02)
+    np.testing.assert_allclose(enlarged(new, train, (False,)), new, atol=1e-12)
 
 
 def test_a_grid_of_few_nodes_has_one_band() -> None:

@@ -68,6 +68,33 @@ def test_sizes_vary_as_those_of_held_out_fields() -> None:
     assert Copula().learn(residuals_of(values), residuals_of(new), Terms()).values.size == 0
 
 
+def test_random_sizes_are_counted_once() -> None:
+    """Values that have random sizes in training too: the quantile function must not contain them a second time."""
+    rng = np.random.default_rng(0)
+    values, new = (np.exp(0.5 * rng.standard_normal((n, 1, 1))) * rng.standard_normal((n, 1, NODES)) for n in (600, 200))
+    draws = drawn(Copula().learn(residuals_of(values), residuals_of(new), Terms()))
+    assert draws.std() == pytest.approx(values.std(), rel=0.1)
+    assert np.quantile(np.abs(draws), 0.99) == pytest.approx(np.quantile(np.abs(values), 0.99), rel=0.12)
+    sizes = [np.log(np.square(x).mean(axis=(1, 2))).std() / 2 for x in (draws, values)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.12)
+
+
+def test_residuals_that_are_always_zero_stay_so() -> None:
+    values = 0.01 * np.random.default_rng(0).standard_normal((300, 1, NODES))
+    values[..., [0, -1]] = 0.0
+    law = Copula().learn(residuals_of(values), residuals_of(values[:100]), Terms())
+    draws = drawn(law)
+    assert not draws[..., [0, -1]].any()
+    np.testing.assert_allclose(draws[..., 1:-1].std(axis=0), 0.01, rtol=0.2)
+    np.testing.assert_array_equal(drawn(law_from_state(named_state(law)), 5), draws[:5])
+
+
+def test_few_held_out_pairs_do_not_enlarge_the_values() -> None:
+    values = np.random.default_rng(0).standard_normal((70, 1, NODES))
+    law = Copula().learn(residuals_of(values), residuals_of(2 * values[:8]), Terms())
+    assert drawn(law).std() == pytest.approx(values.std(), rel=0.05)
+
+
 def test_missing_values_do_not_count() -> None:
     rng = np.random.default_rng(0)
     values, mask = rng.laplace(size=(500, 1, NODES)), rng.random((500, 1, NODES)) < 0.7

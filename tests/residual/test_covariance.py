@@ -100,6 +100,19 @@ def test_members_are_as_smooth_as_residuals_at_each_place() -> None:
     assert np.median(roughness(drawn(stationary, 1000))) > 3 * np.median(roughness(new))
 
 
+def test_correlations_by_place_are_found_beside_nodes_that_are_always_zero() -> None:
+    rng = np.random.default_rng(0)
+    fields = rng.standard_normal((600, 1, NODES))
+    fields[..., 12:] = np.cumsum(fields[..., 12:], axis=2) / 3
+    fields[..., [0, -1]] = 0.0
+    law = law_of(fields)
+    assert law.spread.covariance is not None
+    members = drawn(law, 2000)[:, 0]
+    assert not members[:, [0, -1]].any()
+    assert abs(np.corrcoef(members[:, 4], members[:, 5])[0, 1]) < 0.1
+    assert np.corrcoef(members[:, 20], members[:, 21])[0, 1] > 0.85
+
+
 def test_it_is_saved_with_the_spread() -> None:
     fields = partly_smooth(1000, 4)
     law = law_of(fields)

@@ -19,11 +19,13 @@ def test_all_draws_are_zero() -> None:
     assert not draws.any()
 
 
-def test_the_score_is_the_mean_of_absolute_value_and_norm() -> None:
-    """The CRPS of a point mass at zero is the absolute value of the observation, its energy score the norm."""
+def test_the_score_is_the_mean_of_absolute_value_and_norms() -> None:
+    """The CRPS of a point mass at zero is the absolute value of the observation, its energy scores are norms."""
     a, values = normal(9, 1, 5), normal(9, 1, 5, seed=1)
     residuals = Residuals(Pairs.of(a, values), values)
-    expected = 0.5 * (np.abs(values).mean(axis=(1, 2)) + np.sqrt((values**2).mean(axis=(1, 2)))) / np.sqrt((values**2).mean())
+    steps = np.diff(values)
+    unit, norm = np.sqrt((values**2).mean()), lambda x: np.sqrt((x**2).mean(axis=(1, 2)) / (x**2).mean())
+    expected = (np.abs(values).mean(axis=(1, 2)) / unit + norm(values) + norm(steps)) / 3
     np.testing.assert_allclose(Exact().score(residuals, members=3), expected, rtol=1e-12)
 
 

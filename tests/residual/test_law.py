@@ -8,7 +8,7 @@ from pdno.diffusion.base import White
 from pdno.learning.budget import Terms
 from pdno.mean.base import pairs_of
 from pdno.residual import Exact, Gaussian, Inputs, ResidualLaw, Residuals, Rows, normals
-from pdno.residual.law import _neighbours
+from pdno.residual.score import neighbours
 from tests.helpers import linear_pairs, normal
 from tests.residual.coins import Coins
 
@@ -100,14 +100,14 @@ def test_some_rows_of_residuals_have_the_predictions_of_these_rows() -> None:
 # Scores
 
 
-def test_differences_of_neighbours_are_along_all_axes_and_between_observed_nodes() -> None:
+def test_differences_ofneighbours_are_along_all_axes_and_between_observed_nodes() -> None:
     fields = normal(3, 2, 4, 5)
-    steps = _neighbours(fields, np.subtract, 2)
+    steps = neighbours(fields, np.subtract, 2)
     assert steps.shape == (3, 2, 3 * 5 + 4 * 4)
     np.testing.assert_array_equal(steps[..., :15], np.diff(fields, axis=-2).reshape(3, 2, 15))
     np.testing.assert_array_equal(steps[..., 15:], np.diff(fields, axis=-1).reshape(3, 2, 16))
     mask = np.array([True, True, False, True])
-    np.testing.assert_array_equal(_neighbours(mask[None, None], np.logical_and, 1)[0, 0], [True, False, False])
+    np.testing.assert_array_equal(neighbours(mask[None, None], np.logical_and, 1)[0, 0], [True, False, False])
 
 
 def test_single_observed_nodes_have_a_score() -> None:
