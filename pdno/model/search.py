@@ -104,7 +104,6 @@ class Search:
             )
             if choice is not before:
                 laws = self._laws(residuals, _tried(laws))
-                best = laws.promising() if laws.reason else laws.screen(LAW_SCREENING).promising()
         elif reason is None and not laws.is_shared(best):
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))

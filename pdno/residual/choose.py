@@ -41,6 +41,7 @@ FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
+LINEAR_SHARE = 0.05  # of the remaining time, for linear statistics that were not screened
 SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 PROMISING = 0.2  # share of the variance that a few numbers explain, or of what principal components leave unexplained
@@ -204,6 +205,9 @@ class LawSelection:
         If it is that of linear statistics, the one with a network is trained, and compared with it.
         """
         name = Statistics.name if name == LINEAR else name
+        linear = next((each for each in self.networks if each.name == LINEAR), None)
+        if name == Statistics.name and linear is not None and LINEAR not in self.trials and self._has_time(linear):
+            self._train(LINEAR, linear.make, self.terms.below(f"{LINEAR}-screening").within(self.terms.left(LINEAR_SHARE)))
         network = next((each for each in self.networks if each.name == name), None)
         if network is not None and name not in self.final and (self.budget is not None or name not in self.trials):
             self.final.add(name)

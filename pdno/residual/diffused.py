@@ -1,6 +1,6 @@
 r"""Residuals from a conditional diffusion: the paper's Algorithm `alg:PDNO`.
 
-    u − m(a) = t(a) S r,        r ~ q_θ(· | a)
+    u − m(a) = t(a) S L C^½ r,        r ~ q_θ(· | a)
 
 training:    minimise L_DDSM over pairs (a, r) (`eqn:DSM`); measure the denoising error e_n on held-out pairs
 sampling:    V_N ~ N(0, 𝒞), then V_{n−1} ~ N(m_θ(n, V_n, a), σ_n 𝒞) down to V_0 = r
