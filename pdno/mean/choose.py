@@ -26,6 +26,7 @@ from .._typing import Array
 from ..basis import Kind
 from ..data.pairs import Pairs
 from ..errors import UserError
+from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import WHITE, depends_on_input, neighbour_correlation
 from ..grid import Axis, Grid, interpolate
 from ..learning.budget import Terms
@@ -50,6 +51,8 @@ COARSEST = 32  # points of the coarsest mesh for networks
 COARSE_LOSS = 0.05  # error that a coarser mesh may add, relative to the smallest error so far
 FEWEST_PAIRS = 8  # below which networks are not tried
 EQUAL = 0.02  # relative difference of errors that is never decisive
+DOMINANT = 0.5  # share of the variance of residuals in one component, above which it hides errors of the mean
+SHARED = 0.2  # share of the variance of a component that is removed then
 NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet"}
 CANDIDATES = ("mean", *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-screening", "-extended")))
 TINY = 1e-300
@@ -290,16 +293,26 @@ class MeanSelection:
         return float(self.errors[name].mean(axis=0).max()) < EXACT
 
     def best(self) -> str:
-        """The cheapest candidate within one standard error of the smallest error."""
+        """The cheapest candidate within one standard error of the smallest error.
+
+        If one number per field dominates the residuals, such as a random offset, it hides the errors of the means. Candidates
+        with equal errors are then compared by the errors without the leading components of their residuals.
+        """
         if not self.errors:
             raise UserError("; ".join(f"{trial.name}: {trial.description}" for trial in self.trials))
-        leader = min(self.errors, key=self.error)
-        for name in self.errors:
-            gain = (self.errors[name] - self.errors[leader]).mean(axis=1)
-            stderr = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-            if gain.mean() <= min(stderr, EQUAL * self.errors[leader].mean()):
-                return name
-        return leader
+        equal = _equal(self.errors)
+        if len(equal) == 1 or self.held_out is None or self.held_out.mask is not None:
+            return equal[0]
+        residuals = {name: self.residuals[name] / self.unit_fields for name in equal}
+        if not principal(residuals[equal[0]], 1)[1][0] > DOMINANT:
+            return equal[0]
+        left = {name: _mean_absolute(without_leading(r, SHARED), None) for name, r in residuals.items()}
+        return _equal(left)[0]
+
+    @property
+    def unit_fields(self) -> Array:
+        """`unit` in a shape that broadcasts against fields: (channel, 1, …)."""
+        return self.unit.reshape(-1, *(1,) * (self.pairs.u.ndim - 2))
 
     def finished(self, held_out: Pairs) -> str | None:
         """Return why further candidates cannot be better; None if they can."""
@@ -316,6 +329,18 @@ class MeanSelection:
     def title(name: str) -> str:
         short = name.split("-")[0]
         return NETWORKS.get(short, "The training mean" if short == "constant" else f"{short.capitalize()} regression")
+
+
+def _equal(errors: Mapping[str, Array]) -> list[str]:
+    """Return the candidates whose errors, (pair, channel), are as small as the smallest one but for chance, cheapest first."""
+    leader = min(errors, key=lambda name: float(errors[name].mean()))
+    equal = []
+    for name in errors:
+        gain = (errors[name] - errors[leader]).mean(axis=1)
+        stderr = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+        if gain.mean() <= min(stderr, EQUAL * float(errors[leader].mean())):
+            equal.append(name)
+    return equal
 
 
 def _unit(held_out: Pairs, centre: Array) -> Array:

@@ -19,12 +19,12 @@ import numpy as np
 from .._typing import Array
 from ..data.pairs import Pairs
 from ..draw import generator
+from ..evaluation.principal import principal, reconstruction
 from ..learning.budget import Terms
 from ..mean.choice import Choice, Effects
 from ..residual.choose import MeanResiduals
 from ..residual.estimate import estimate_scale
 from ..residual.law import Residuals
-from ..residual.principal import principal, reconstruction
 from ..residual.sizes import root_mean_square
 from ..residual.spread import Spread
 

@@ -264,7 +264,9 @@ class LawSelection:
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
         train, held_out = self.residuals.train, self.residuals.held_out
-        if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED or len(train) < FOLDS:
+        if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED:
+            return
+        if len(np.unique(train.pairs.labels())) < FOLDS:
             return
         units = Units.of(train.values, train.mask)
         for trial in self.trials.values():

@@ -116,7 +116,7 @@ class Covariance:
 
 
 def held_out_likelihoods(r: Array, groups: Ints | None) -> Likelihoods | None:
-    """Return the log-likelihood of held-out fields, with the best λ and τ; None if there are too few fields.
+    """Return the log-likelihood of held-out fields, with the best λ and τ; None if there are too few fields, or all are 0.
 
     A field has its own size, −D/2 log rᵀC⁻¹r − ½ log det C with D values: otherwise the largest fields would decide alone.
 
@@ -126,9 +126,9 @@ def held_out_likelihoods(r: Array, groups: Ints | None) -> Likelihoods | None:
     """
     labels = np.arange(len(r)) if groups is None else np.unique(groups, return_inverse=True)[1]
     count = int(labels.max()) + 1
-    if count < FEWEST_GROUPS:
-        return None
     flat, _ = _live(r)
+    if count < FEWEST_GROUPS or not flat.size:
+        return None
     settings = list(product(SHRINKAGE, THRESHOLDS))
     scores = np.zeros((1 + len(settings), count))
     for train, held_out in folds(len(r), 2 if count >= HALVES else FOLDS, labels):

@@ -22,6 +22,7 @@ from .._typing import Array
 from ..data.spaces import Spaces
 from ..draw import generator
 from ..errors import UserError
+from ..evaluation.principal import principal, stride
 from ..learning.budget import Terms
 from ..learning.loop import Objective
 from ..learning.network import NetworkOnPairs
@@ -38,7 +39,6 @@ from .copula import Copula
 from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
 from .mixture import ConditionalMixture
-from .principal import principal, stride
 from .scaled import Scaled
 from .sizes import root_mean_square
 

@@ -87,9 +87,25 @@ def test_the_same_seed_selects_the_same() -> None:
     assert one.reason == two.reason
 
 
+def test_an_offset_of_whole_fields_does_not_hide_the_errors_of_means() -> None:
+    """Errors .2 and .01 of two means are equal beside an offset of ± 1; without it the smaller one is found."""
+    held_out = data(100, seed=1)
+    selection, rng = MeanSelection(data(), held_out, QUIET, (), "cell"), np.random.default_rng(0)
+    offset = rng.choice([-1.0, 1.0], (100, 1, 1))
+    for name, error in (("linear", 0.2), ("kernel", 0.01)):
+        selection.residuals[name] = offset + error * rng.standard_normal(held_out.u.shape)
+        selection.errors[name] = np.abs(selection.residuals[name]).mean(axis=2)
+    assert selection.best() == "kernel"
+    for name in ("linear", "kernel"):  # without a dominant component, the cheaper one
+        selection.residuals[name] = rng.standard_normal(held_out.u.shape)
+        selection.errors[name] = np.abs(offset[..., 0])
+    assert selection.best() == "linear"
+
+
 def test_of_equals_the_cheapest_is_selected() -> None:
     selection = MeanSelection(data(), data(20, seed=1), QUIET, (), "cell")
     noise = np.random.default_rng(0).standard_normal((2, 20, 1))
+    selection.residuals = dict.fromkeys(("linear", "kernel"), np.zeros((20, 1, 24)))
     selection.errors = {
         "linear": 1 + 0.1 * noise[0],
         "kernel": 1 + 0.1 * noise[0] + 0.01 * (noise[1] - noise[1].mean()) - 0.001,
@@ -265,6 +281,7 @@ class Scripted(MeanSelection):
 
     def train(self, mean: Mean, name: str, terms: Terms) -> None:
         self.means[name], self.errors[name] = mean, np.full((10, 1), self.script[name])
+        self.residuals[name] = np.zeros((10, 1, 24))
         self.trials.append(Trial(name, self.script[name], ""))
         self.given[name] = terms.left()
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._typing import Array
 
-__all__ = ["principal", "reconstruction", "stride"]
+__all__ = ["principal", "reconstruction", "stride", "without_leading"]
 
 LEAST_SHARE = 1e-4  # of the variance, below which a component is rounding or noise
 FIELDS = 1000  # from which components are computed, at most
@@ -37,3 +37,19 @@ def stride(values: Array) -> int:
 def reconstruction(directions: Array) -> Array:
     """Return the fields v_k, (component, value), of the directions of `principal`, which are orthogonal."""
     return np.asarray(directions / np.maximum(np.square(directions).sum(axis=1, keepdims=True), TINY))
+
+
+def without_leading(values: Array, least: float, most: int = 4) -> Array:
+    """Return fields without their leading components: those that have more than this share of the variance.
+
+    >>> rng = np.random.default_rng(0)
+    >>> fields = rng.normal(size=(200, 1, 1)) * np.ones(16) + 0.1 * rng.normal(size=(200, 1, 16))
+    >>> bool(without_leading(fields, 0.2).std() < 0.11)
+    True
+    """
+    directions, shares = principal(values, most)
+    kept = directions[shares > least]
+    if not len(kept):
+        return values
+    flat = values.reshape(len(values), -1)
+    return np.asarray(flat - (flat @ kept.T) @ reconstruction(kept)).reshape(values.shape)
