@@ -118,9 +118,8 @@ def network_mean_kept() -> Arrays:
     a = smooth(300, 16, 4)
     sign = np.where(rng(5).random(300) < 0.5, -1.0, 1.0)[:, None, None]
     u = np.tanh(np.cumsum(a, -1) / 6) + 0.6 * sign + 0.02 * rng(6).normal(size=a.shape)
-    model = pdno.PDNO(
-        {"kind": "unet", "base": 8}, mean="fno", residual_scale="scalar", training=Training(updates=120, batch=32, rate=2e-3)
-    )
+    network, loop = {"kind": "unet", "base": 8}, Training(updates=120, batch=32, rate=2e-3)
+    model = pdno.PDNO(network, mean="fno", law="diffusion", residual_scale="scalar", training=loop)
     model.fit(a, u, seed=0, validation=0.3, progress=False)
     out = predicted(model, smooth(2, 16, 9))
     assert model.evaluations() > 0, model.fit_summary
@@ -133,7 +132,8 @@ def linear_kept_sizes() -> Arrays:
     size = np.exp(a.mean(axis=2, keepdims=True))
     sign = np.where(rng(15).random(400) < 0.5, -1.0, 1.0)[:, None, None]
     u = np.cumsum(a, -1) / 6 + size * (0.6 * sign + 0.05 * rng(16).normal(size=a.shape))
-    model = pdno.PDNO({"kind": "unet", "base": 8}, mean="linear", training=Training(updates=150, batch=32, rate=2e-3))
+    loop = Training(updates=150, batch=32, rate=2e-3)
+    model = pdno.PDNO({"kind": "unet", "base": 8}, mean="linear", law="diffusion", training=loop)
     model.fit(a, u, seed=0, progress=False)
     out = predicted(model, smooth(2, 16, 9), steps=8)
     out["nvlb"] = np.array([model.nvlb(a[:20], u[:20])])
