@@ -9,6 +9,7 @@ residual law given a, m(a) + D, z and s. The joint distribution of z and s is a 
 This is the paper's cascade, coarse to fine, with a coarse part of a few numbers; a member takes one evaluation of D.
 """
 
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -44,7 +45,9 @@ from .sizes import root_mean_square
 
 __all__ = ["Statistics"]
 
-NETWORK_SHARE = 0.65  # of the time, for the network
+NETWORK_SHARE = 0.65  # of the time, for the network, and for encoding all pairs with it
+LEAST_NETWORK_SHARE = 0.3  # of the time, for the network alone
+TIMED_PAIRS = 32  # that are encoded to learn how long it takes
 MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
 MIXTURE_SECONDS = 15.0  # at most for the mixture
@@ -174,7 +177,7 @@ class Statistics(ResidualLaw, Expectation):
         if training is None:
             cheap = self._kind(spaces) == "fno"  # a step of the UNet takes as long as its batch is large
             training = Training(rate=4e-3 if cheap else 2e-3, batch=32 if cheap else 16, ema=0.998)
-        share = terms if terms.left() is None else terms.within(terms.left(NETWORK_SHARE))
+        share = terms if (left := terms.left()) is None else terms.within(self._training_seconds(residuals, held_out, left))
 
         def objective(some: Any, purpose: str) -> Objective:
             get = net.rows(some)
@@ -194,6 +197,14 @@ class Statistics(ResidualLaw, Expectation):
 
         settings = {"latents": self.latents, "kind": self._kind(spaces)}
         net.train(objective, pairs, validation, training, share, settings)
+
+    def _training_seconds(self, residuals: Residuals, held_out: Residuals | None, left: float) -> float:
+        """Return the time for training D: a share of what is left after all pairs will have been encoded once."""
+        some, begin = residuals[:TIMED_PAIRS], time.monotonic()
+        self._encoded(some)
+        pace = (time.monotonic() - begin) / len(some)
+        count = len(residuals) + (0 if held_out is None else len(held_out))
+        return max(NETWORK_SHARE * left - count * pace, LEAST_NETWORK_SHARE * left)
 
     @property
     def net(self) -> NetworkOnPairs:
