@@ -1,10 +1,12 @@
 r"""Leading principal components of fields: r ≈ Σ_k z_k v_k with uncorrelated numbers z_k of unit variance."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .._typing import Array
 
-__all__ = ["principal", "reconstruction", "stride", "without_leading"]
+__all__ = ["leading", "principal", "reconstruction", "stride", "without_leading"]
 
 LEAST_SHARE = 1e-4  # of the variance, below which a component is rounding or noise
 FIELDS = 1000  # from which components are computed, at most
@@ -47,9 +49,23 @@ def without_leading(values: Array, least: float, most: int = 4) -> Array:
     >>> bool(without_leading(fields, 0.2).std() < 0.11)
     True
     """
+    return np.asarray(values - leading(values, least, most)(values))
+
+
+def leading(values: Array, least: float, most: int = 4, together: float = 0.0) -> Callable[[Array], Array]:
+    """Return the projection of fields on the leading components of some fields.
+
+    Args:
+        values: fields that have the components, (sample, channel, *grid).
+        least: share of the variance that a component must have.
+        most: number of components, at most.
+        together: share of the variance that all of them must have; otherwise the projection is 0.
+    """
     directions, shares = principal(values, most)
-    kept = directions[shares > least]
-    if not len(kept):
-        return values
-    flat = values.reshape(len(values), -1)
-    return np.asarray(flat - (flat @ kept.T) @ reconstruction(kept)).reshape(values.shape)
+    kept = directions[shares > least] if shares[shares > least].sum() >= together else directions[:0]
+
+    def project(fields: Array) -> Array:
+        flat = fields.reshape(len(fields), -1)
+        return np.asarray((flat @ kept.T) @ reconstruction(kept)).reshape(fields.shape)
+
+    return project

@@ -32,6 +32,7 @@ __all__ = ["Objective", "Trained", "train"]
 Objective = Callable[[Any, Rows, int, int], Tensor]
 """(network, rows, first, step) ↦ the loss of some rows, which stand at places first, first + 1, … of the step's batch."""
 
+LEAST_INTERVAL = 20  # steps between two validations, with patience: they take the time of a few steps each
 NO_LIMIT = 10**9  # steps, if a time budget ends training and their number is not given
 
 Step = Callable[[float, bool], tuple[float, bool]]
@@ -113,13 +114,15 @@ def train(
             rate = learning_rate(settings, state.step, total, pairs)
             loss, stop = step(rate, interrupted())
             state.losses.append(_finite(loss, state.step, total, settings))
-            every = math.ceil(total / settings.validations) if settings.validations and validate is not None else total + 1
+            every = total + 1 if validate is None else _validation_interval(settings, total)
             validating = state.step % every == 0 or (state.step == total and every <= total)
             if validating or state.step % settings.log_every == 0 or state.step == total:
-                row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None)
+                row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None, settings)
                 record.add(row, time.monotonic() - begin)
             if table.is_due(state.step):
                 table.replan(state.step, fabric)
+            if settings.patience and validating and fabric.broadcast(state.validations_since_best() >= settings.patience):
+                table.total = total = state.step
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
             if stop or state.step == total or time.monotonic() - saved > settings.checkpoint_seconds:
@@ -127,15 +130,27 @@ def train(
                 saved = time.monotonic()
             if stop:
                 raise KeyboardInterrupt
+    state.take_best()
     return Trained(state.averaged.eval(), record.rows, total, time.monotonic() - begin)
 
 
-def _row(state: TrainingState, epoch: float, rate: float, validate: Callable[[nn.Module], float] | None) -> dict[str, Any]:
-    """Return a row of metrics.jsonl."""
+def _validation_interval(settings: Training, total: int) -> int:
+    """Return the number of steps between two validations; more than all steps if there are none."""
+    if not settings.validations:
+        return total + 1
+    return max(math.ceil(total / settings.validations), min(LEAST_INTERVAL, math.ceil(total / 2)) if settings.patience else 1)
+
+
+def _row(
+    state: TrainingState, epoch: float, rate: float, validate: Callable[[nn.Module], float] | None, settings: Training
+) -> dict[str, Any]:
+    """Return a row of metrics.jsonl; with patience, the validation loss is recorded in the state too."""
     row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
     if validate is not None:
         row["validation"] = validate(state.averaged.eval())
         state.averaged.train()
+        if settings.patience:
+            state.add_validation(row["validation"])
     return row
 
 

@@ -10,7 +10,7 @@ A run that was killed resumes from its last checkpoint; rows that were logged af
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class TrainingState:
     average: AveragedModel | None = None
     step: int = 0
     losses: list[float] = field(default_factory=list)  # since the last row of the log
+    best: dict[str, Tensor] = field(default_factory=dict)  # averaged weights of the lowest validation loss
+    validated: list[float] = field(default_factory=list)  # validation losses
 
     @property
     def averaged(self) -> nn.Module:
@@ -49,16 +51,32 @@ class TrainingState:
         losses, self.losses = self.losses, []
         return math.fsum(losses) / len(losses)
 
+    def add_validation(self, loss: float) -> None:
+        """Record a validation loss; keep a copy of the averaged weights if it is the lowest."""
+        if not self.validated or loss < min(self.validated):
+            self.best = {name: v.detach().clone() for name, v in self.averaged.state_dict().items()}
+        self.validated.append(loss)
+
+    def validations_since_best(self) -> int:
+        """Return the number of validations after that of the lowest loss."""
+        return len(self.validated) - 1 - self.validated.index(min(self.validated)) if self.validated else 0
+
+    def take_best(self) -> None:
+        """Replace the averaged weights by those of the lowest validation loss."""
+        if self.best:
+            self.averaged.load_state_dict(self.best)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return copies of all tensors by name, on the CPU."""
         named = {f"network.{name}": v for name, v in self.network.state_dict().items()}
         if self.average is not None:
             named |= {f"ema.{name}": v for name, v in self.average.state_dict().items()}
+        named |= {f"best.{name}": v for name, v in self.best.items()}
         for name, parameter in self.network.named_parameters():
             named |= {f"optimizer.{name}.{key}": v for key, v in self.optimizer.state.get(parameter, {}).items()}
         return {name: v.detach().cpu().contiguous().clone() for name, v in named.items()}
 
-    def restore(self, tensors: dict[str, Tensor], step: int, losses: list[float]) -> None:
+    def restore(self, tensors: dict[str, Tensor], step: int, losses: list[float], validated: Sequence[float] = ()) -> None:
         """Copy values in place: strides, and with them the order of every sum, stay those of an uninterrupted run."""
         self.network.load_state_dict(_below("network", tensors))
         if self.average is not None:
@@ -69,7 +87,9 @@ class TrainingState:
                 like = parameter if value.shape == parameter.shape else value
                 fresh = torch.zeros_like(like, dtype=value.dtype, device=parameter.device)
                 self.optimizer.state[parameter][key] = fresh.copy_(value)
-        self.step, self.losses = step, losses
+        weights = self.averaged.state_dict()
+        self.best = {name: value.to(weights[name].device) for name, value in _below("best", tensors).items()}
+        self.step, self.losses, self.validated = step, losses, list(validated)
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -112,7 +132,7 @@ class Record:
             changed = ", ".join(sorted(_differences(metadata["plan"], self.plan)))
             raise UserError(f"{folder} holds a run with other settings ({changed}); choose another folder for this one")
         try:
-            state.restore(tensors, int(metadata["step"]), list(metadata["losses"]))
+            state.restore(tensors, int(metadata["step"]), list(metadata["losses"]), metadata["validated"])
         except (RuntimeError, KeyError):
             raise UserError(f"the checkpoint in {folder} belongs to another network; choose another folder") from None
         self._drop_rows_after(state.step, self.files)
@@ -127,6 +147,7 @@ class Record:
                 with path.open("rb+") as file:
                     os.fsync(file.fileno())
         metadata = {"plan": self.plan, "step": state.step, "total": total, "losses": state.losses}
+        metadata["validated"] = state.validated
         checkpoint.save(self.files.checkpoint, KIND, state.tensors(), metadata, previous=True)
 
     def add(self, row: dict[str, Any], seconds: float) -> None:

@@ -37,6 +37,8 @@ class Training:
         clip: largest norm of the gradient; 0 disables clipping.
         log_every: steps between two rows of metrics.jsonl.
         validations: number of times that the validation loss is evaluated.
+        patience: number of validations without a lower loss after which training ends; the averaged weights of the lowest loss
+            are then restored. 0 disables both.
         checkpoint_seconds: seconds between two checkpoints.
     """
 
@@ -54,6 +56,7 @@ class Training:
     clip: float = 1.0
     log_every: int = 50
     validations: int = 10
+    patience: int = 0
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -64,8 +67,8 @@ class Training:
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} {getattr(self, name)!r} is unknown; {nearest(str(getattr(self, name)), choices)}")
         numbers = {name: value for name, value in vars(self).items() if not isinstance(value, str | None)}
-        whole = ("updates", "batch", "log_every", "validations")
-        may_be_zero = ("weight_decay", "ema", "clip", "validations", "checkpoint_seconds")
+        whole = ("updates", "batch", "log_every", "validations", "patience")
+        may_be_zero = ("weight_decay", "ema", "clip", "validations", "patience", "checkpoint_seconds")
         wrong = [
             f"{name} = {value}"
             for name, value in numbers.items()

@@ -3,7 +3,10 @@ r"""Model selection for the mean: train candidates within the time budget, compa
 Candidates are tried from cheap to costly and compared by the mean absolute error on the held-out pairs, as a fraction of that
 of the training mean:
 
-    constant → linear → kernel → screening of the networks fno and slim → final training of the better one
+    constant → linear → kernel → screening of two networks → final training of the better one
+
+The networks are an FNO and a slim UNet; in two dimensions a slim UNet and an FNO with a local path, which are small unless
+there is time for many steps of a large one.
 
 A network that has hardly started to learn during screening, while the other one has, is screened for longer; if the errors of
 both are close, each is trained for half of the remaining time.
@@ -53,7 +56,11 @@ FEWEST_PAIRS = 8  # below which networks are not tried
 EQUAL = 0.02  # relative difference of errors that is never decisive
 DOMINANT = 0.5  # share of the variance of residuals in one component, above which it hides errors of the mean
 SHARED = 0.2  # share of the variance of a component that is removed then
-NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet"}
+ENOUGH_STEPS = 1500  # of a large network: if there is no time for them, many steps of a small one are better
+COST = 5.5  # time of a step of a large network, relative to that of a small one
+NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet", "local": "A Fourier neural operator with a local path"}
+TRIED = {1: ("fno", "slim"), 2: ("slim", "local"), 3: ("fno",)}  # by dimension
+SMALL = {"slim": "small", "local": "small-local"}  # networks for short training in two dimensions
 CANDIDATES = ("mean", *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-screening", "-extended")))
 TINY = 1e-300
 
@@ -182,7 +189,7 @@ class MeanSelection:
             self.train(self.network("slim"), "slim", self.terms.below("slim").within(self.budget))
             return "no other candidate can be trained on these pairs"
         single, seconds = self.terms.single_process, self.screening_seconds
-        for name in NETWORKS:
+        for name in TRIED.get(self.pairs.u.ndim - 2, ("fno",)):
             self.screen_network(name, seconds)
         screened = self.screened
         if not screened or seconds is None or not single:
@@ -210,7 +217,8 @@ class MeanSelection:
         close = [name for name in screened if screened[name] <= (CLOSE if left > 4 * screening else 1.0) * best]
         for name in close:
             try:
-                self.train(self.network(name), name, self.terms.below(name).within(left / len(close)))
+                seconds = left / len(close)
+                self.train(self.network(name, self.is_short(name, seconds)), name, self.terms.below(name).within(seconds))
             except UserError as error:  # such as a loss that is NaN
                 self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
@@ -225,7 +233,7 @@ class MeanSelection:
                 return
         title = name if seconds is None else f"{name}-{stage}"
         try:
-            self.train(self.network(name), title, self.terms.below(title).within(seconds))
+            self.train(self.network(name, seconds is not None), title, self.terms.below(title).within(seconds))
         except UserError as error:  # such as a grid that the network does not support
             self.skip(name, str(error))
 
@@ -239,8 +247,16 @@ class MeanSelection:
                 errors[name] = min(trial.error, errors.get(name, np.inf))
         return errors
 
-    def network(self, name: str) -> Network:
-        return Network(name, self.symmetries, self.kind, points=self.mesh)
+    def network(self, name: str, is_short: bool = False) -> Network:
+        """Return an untrained network; in two dimensions a small one if there are not many steps."""
+        small = is_short and self.pairs.u.ndim == 4
+        return Network(SMALL[name] if small else name, self.symmetries, self.kind, points=self.mesh)
+
+    def is_short(self, name: str, seconds: float) -> bool:
+        """Return whether there is no time for many steps of a large network, from the pace of the screening of a small one."""
+        done = [trial for trial in self.trials if trial.name.startswith(f"{name}-") and trial.seconds > 0]
+        paces = [self.means[trial.name].networks[0].updates / trial.seconds for trial in done]
+        return not paces or seconds * max(paces) / COST < ENOUGH_STEPS
 
     @cached_property
     def mesh(self) -> int | None:
@@ -274,7 +290,7 @@ class MeanSelection:
         error = None
         if self.held_out:
             self.residuals[name] = self.held_out.u - mean(self.held_out.a, self.held_out.scalars)
-            self.errors[name] = _mean_absolute(self.residuals[name], self.held_out.mask) / self.unit
+            self.errors[name] = self._errors(self.residuals[name])
             error = self.error(name)
         self.means[name] = mean
         self.trials.append(Trial(name, error, mean.describe(), seconds))
@@ -284,8 +300,16 @@ class MeanSelection:
         self.trials.append(Trial(name, None, reason))
         self.terms.log(f"{name}: skipped, {reason}")
 
+    def _errors(self, residuals: Array) -> Array:
+        """Return the errors of each held-out pair and channel."""
+        return _mean_absolute(residuals, None if self.held_out is None else self.held_out.mask) / self.unit
+
+    def relative_error(self, residuals: Array) -> float:
+        """Return the mean absolute value of held-out residuals, relative to those of the training mean."""
+        return float(self._errors(residuals).mean())
+
     def error(self, name: str) -> float:
-        """Mean absolute error relative to that of the training mean."""
+        """Return the mean absolute error relative to that of the training mean."""
         return float(self.errors[name].mean())
 
     def is_exact(self, name: str) -> bool:

@@ -36,6 +36,7 @@ AVERAGED = 8  # elements of a group that a prediction is averaged over
 CALL_VALUES = 2**13  # values of a call of the network: rows times values of a field
 FEWEST_ROWS = 4  # of a call
 MOST_ROWS = 64  # of a call
+PATIENCE = 5  # validations without a lower loss, of twenty: later steps would fit the noise of the training pairs
 
 
 class Network(Mean):
@@ -190,7 +191,8 @@ def recipe(given: Training | None = None, network: Any = None) -> Training:
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
     kind = network.get("kind") if isinstance(network, Mapping) else network
-    return replace(Training(rate=4e-3 if kind == "fno" else 2e-3, batch=16, ema=0.998), **changed)
+    rate = 4e-3 if kind == "fno" else 2e-3
+    return replace(Training(rate=rate, batch=16, ema=0.998, validations=20, patience=PATIENCE), **changed)
 
 
 def relative_error(net: NetworkOnPairs, pairs: Pairs, seed: int | None) -> Objective:

@@ -17,6 +17,7 @@ from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
+from ..evaluation.principal import leading
 from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
@@ -34,6 +35,8 @@ SHIFT = 1.5  # ratio of held-out to out-of-fold residuals above which a distribu
 SOME = 200  # pairs on which in-sample residuals are compared with held-out ones
 OVERFITTED = 0.7  # ratio of in-sample to held-out residuals below which they are not representative
 ENOUGH_HELD_OUT = 50  # held-out pairs from which a scale is estimated as well as from smaller in-sample residuals
+SHARED = 0.2  # share of the variance of a component that whole fields share
+DOMINANT = 0.5  # of all these components together
 SIMILAR = 0.9  # ratio of in-sample to held-out residuals above which the former, which are more, are preferred
 TINY = 1e-300
 
@@ -141,7 +144,10 @@ def _measured(train: Residuals, validation: Residuals) -> Residuals:
         return validation
     if not enough or train.mask is not None or validation.mask is not None:
         return _scaled(train, np.maximum(*sizes))
-    values = enlarged(train.values, validation.values, train.periodic)
+    unit = np.maximum(sizes[0], TINY)
+    shared = leading(train.values / unit, SHARED, together=DOMINANT)  # what whole fields share is not fitted by a mean
+    part, part_new = (unit * shared(each.values / unit) for each in (train, validation))
+    values = part + enlarged(train.values - part, validation.values - part_new, train.periodic)
     return replace(train, values=values, prediction=train.inputs.mean)
 
 

@@ -5,10 +5,12 @@ r"""The mean under structured noise: refit it with each field's random effect re
 A number that a whole field shares, such as an offset, is noise of full size at all nodes for a regression of u. V has the
 leading principal components of the residuals, and z is estimated by generalised least squares: nodes where the error of the
 mean is small, as next to a boundary with known values, have a large weight. The mean is trained again on u_i − Σ_k ẑ_ik v_k,
-and kept if what is left of held-out residuals is smaller than before. This is for means with cheap folds; a network that takes
-z beside a does the same by itself (`pdno.residual.statistics`).
+and kept if what is left of held-out residuals is smaller than before. Means with cheap folds are trained again up to three
+times. Where the effects have most of the variance, a network is then trained once on outputs without them. Effects that are not
+a multiple of one field are left to a network that takes z beside a (`pdno.residual.statistics`).
 """
 
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -21,14 +23,15 @@ from ..data.pairs import Pairs
 from ..draw import generator
 from ..evaluation.principal import principal, reconstruction
 from ..learning.budget import Terms
-from ..mean.choice import Choice, Effects
+from ..mean.choice import Choice, Effects, Trial
+from ..mean.choose import MeanSelection
 from ..residual.choose import MeanResiduals
 from ..residual.estimate import estimate_scale
 from ..residual.law import Residuals
 from ..residual.sizes import root_mean_square
 from ..residual.spread import Spread
 
-__all__ = ["RandomEffect", "refit"]
+__all__ = ["RandomEffect", "network_without_effects", "refit"]
 
 MOST = 4  # components, at most
 LEAST_SHARE = 0.2  # of the variance, that a component has
@@ -39,6 +42,9 @@ TIME_SHARE = 0.15  # of the remaining time, that a round may take
 SMALLER = 0.98  # ratio of what is left after and before, below which a refitted mean is kept
 LARGER = 1.02  # ratio of the errors of the mean itself, above which it is not
 REFITTED = "; refitted"  # in the reason of a choice
+NETWORK_SHARE = 0.7  # of the remaining time, for a network that is trained on outputs without effects
+LEAST_SECONDS = 5.0  # for this network
+DOMINANT = 0.5  # share of the variance that effects have, from which such a network is tried
 TINY = 1e-300
 
 
@@ -147,6 +153,49 @@ def refit(
             break
         choice, residuals, effect = new, after, new_effect
     return choice, residuals
+
+
+def network_without_effects(
+    means: MeanSelection,
+    choice: Choice,
+    residuals: MeanResiduals,
+    decomposed: Callable[[Choice], MeanResiduals],
+    terms: Terms,
+) -> tuple[Choice, MeanResiduals]:
+    """Return a network that is trained on outputs without random effects, and its residuals; the old mean if it is better.
+
+    Args:
+        means: the candidates for the mean; the network is the one with the smallest error of their screening.
+        choice: the mean so far.
+        residuals: of this mean.
+        decomposed: returns the residuals of a mean.
+        terms: seed, devices and deadline.
+    """
+    seconds, held_out, screened = terms.left_here(NETWORK_SHARE), means.held_out, means.screened
+    effect = RandomEffect.of(residuals.train, terms.seed)
+    if effect is None or residuals.held_out is None or not held_out or not screened or seconds is None:
+        return choice, residuals
+    train, new = residuals.train.values, residuals.held_out.values
+    if seconds < LEAST_SECONDS or _ratio(effect.left(train), train) ** 2 > 1 - DOMINANT:
+        return choice, residuals
+    kind = min(screened, key=lambda name: screened[name])
+    numbers = effect.numbers(train)
+    clean, clean_new = (
+        some.with_outputs(some.u - np.tensordot(effect.numbers(values) - numbers.mean(axis=0), effect.fields, 1))
+        for some, values in ((means.pairs, train), (held_out, new))
+    )
+    network, name, begin = means.network(kind, means.is_short(kind, seconds)), f"{kind}-refitted", time.monotonic()
+    network.learn(clean, clean_new, terms.below(name).within(seconds))
+    values = held_out.u - network(held_out.a, held_out.scalars)
+    ratio = _ratio(effect.left(values), effect.left(new))
+    terms.log(f"{name}: what is left of held-out residuals, relative to before: {ratio:.3g}")
+    trial = Trial(name, means.relative_error(values), network.describe(), time.monotonic() - begin, ratio < SMALLER)
+    if not trial.selected:
+        return replace(choice, trials=(*choice.trials, trial)), residuals
+    trials = (*(replace(each, selected=False) for each in choice.trials), trial)
+    reason = f"{means.title(kind)} was selected: it was trained without what whole fields share"
+    after = Choice(network, trials, reason, False, values)
+    return after, decomposed(after)
 
 
 def _ratio(new: Array, old: Array) -> float:

@@ -28,7 +28,7 @@ from ..residual.scaled import Scaled
 from ..symmetry import Symmetry
 from ..work.engine import is_first
 from .decompose import decompose
-from .effects import refit
+from .effects import network_without_effects, refit
 
 __all__ = ["Search"]
 
@@ -97,12 +97,13 @@ class Search:
         if not laws.reason:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
-        if laws.is_shared(best) and choice.mean.cheap_folds:
-            before = choice
-            choice, residuals = refit(
-                choice, self.pairs, held_out, residuals, lambda each: self._decomposed(each)[0], self.terms
-            )
-            if choice is not before:
+        if laws.is_shared(best):
+            before, decomposed = choice.mean, lambda each: self._decomposed(each)[0]
+            if before.cheap_folds:
+                choice, residuals = refit(choice, self.pairs, held_out, residuals, decomposed, self.terms)
+            if not laws.has_curved_effects():
+                choice, residuals = network_without_effects(means, choice, residuals, decomposed, self.terms)
+            if choice.mean is not before:
                 laws = self._laws(residuals, _tried(laws))
         elif reason is None and not laws.is_shared(best):
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
@@ -116,7 +117,7 @@ class Search:
         return choice, replace(selected, summary=[*selected.summary, *remarks])
 
     def _laws(self, residuals: MeanResiduals, earlier: Sequence[str] = ()) -> LawSelection:
-        return LawSelection(residuals, self.gaussian, candidates(self.diffused), self.terms, earlier)
+        return LawSelection(residuals, self.gaussian, candidates(self.diffused, residuals.nodes), self.terms, earlier)
 
     def _decomposed(self, choice: Choice, terms: Terms | None = None) -> tuple[MeanResiduals, list[str]]:
         """Return the residuals of the mean; with terms, by cross-fitting if in-sample residuals are not representative."""

@@ -7,6 +7,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
@@ -28,6 +29,7 @@ from ..symmetry import Own
 from ..work import checkpoint
 from ..work.engine import check_engine
 from ..work.state import State
+from ..work.threads import suitable_threads
 from .law import Given, Law
 from .members import TOLERANCE
 from .prediction import Prediction, draw_members, predict
@@ -35,6 +37,7 @@ from .prediction import Prediction, draw_members, predict
 __all__ = ["Surrogate", "plain"]
 
 KIND = "model"
+THREADS_MEASURED = 20.0  # seconds of budget from which it is measured whether one thread is faster than all
 
 
 class Surrogate(ABC):
@@ -175,7 +178,9 @@ class Surrogate(ABC):
             _check_alike(pairs, validation)
         folder = None if run is None else Path(run)
         terms = Terms(int(seed), folder, device, devices, precision, progress, deadline, log=self.log)
-        law = self.learn_law(pairs, validation or None, spaces, terms)
+        is_long = self.budget is not None and self.budget >= THREADS_MEASURED and terms.single_process
+        with suitable_threads() if is_long else nullcontext():
+            law = self.learn_law(pairs, validation or None, spaces, terms)
         prints = pairs.fingerprints()
         both = prints if validation is None else np.concatenate([prints, validation.fingerprints()])
         facts = {"version": __version__, "seed": terms.seed, "pairs": len(pairs)}

@@ -16,9 +16,16 @@ from .slim import Slim
 from .spectral import Spectral
 from .unet import UNet
 
-__all__ = ["NETWORKS", "build"]
+__all__ = ["NETWORKS", "SMALL", "build"]
 
 NETWORKS: dict[str, type[GridNetwork]] = {"unet": UNet, "fno": FNO, "slim": Slim, "spectral": Spectral, "local": LocalFNO}
+
+SMALL: dict[str, dict[str, Any]] = {  # many cheap steps: better than larger networks in minutes of training on a few cores
+    "small": {"kind": "slim", "widths": (24, 48, 64), "blocks": 1},
+    "small-local": {"kind": "local", "modes": 8, "width": 24},
+}
+FINE = 128  # points per side from which a small UNet has larger patches
+FINE_SETTINGS = {"patch": 4, "widths": (48, 64, 96)}
 
 
 def build(
@@ -33,8 +40,8 @@ def build(
     """Return a network for a grid, with weights that are a function of the seed.
 
     Args:
-        network: "auto" or a name of `NETWORKS`; a mapping with this name as "kind" and settings of the network; or a module,
-            of which a copy is returned.
+        network: "auto" or a name of `NETWORKS` or `SMALL`; a mapping with this name as "kind" and settings of the network; or a
+            module, of which a copy is returned.
         grid: number of points along each axis.
         in_channels: channels of a, plus those of v with time=True.
         out_channels: channels of the output.
@@ -61,13 +68,17 @@ def build(
     kind = settings.pop("kind", "auto")
     if kind == "auto":
         kind, settings = _auto(grid, settings)
+    preset: dict[str, Any] = {"modes": 10, "width": 40} if kind == "local" and len(grid) == 2 else {}
+    if kind in SMALL:
+        preset = {**SMALL[kind], **(FINE_SETTINGS if kind == "small" and min(grid) >= FINE else {})}
+        kind = preset.pop("kind")
     if kind not in NETWORKS:
-        raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS])}")
+        raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS, *SMALL])}")
     shared: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         try:
-            return NETWORKS[kind](**{**shared, **_grid_settings(kind, grid, periodic), **settings})
+            return NETWORKS[kind](**{**shared, **preset, **_grid_settings(kind, grid, periodic), **settings})
         except TypeError as error:
             raise UserError(f"the network {kind!r} does not take these settings: {error}") from None
 
@@ -76,8 +87,7 @@ def _grid_settings(kind: str, grid: tuple[int, ...], periodic: tuple[bool, ...])
     """Return settings that the grid asks for: modes that fit its boundary, and fewer on grids that are too small."""
     side = min(grid)
     if kind == "local":
-        few = {"modes": 10, "width": 40} if len(grid) == 2 else {}
-        return {"periodic": list(periodic) if periodic else [False] * len(grid), **few}
+        return {"periodic": list(periodic) if periodic else [False] * len(grid)}
     if kind == "fno" and side < 24:
         return {"modes": max(1, side // 2)}
     if kind == "spectral" and side < 47:

@@ -14,7 +14,8 @@ __all__ = ["LINEAR", "Candidate", "candidates"]
 
 FEWEST_PAIRS = 100  # training pairs for networks
 LINEAR = "linear statistics"  # statistics by principal components, without a network
-DIFFUSION_SECONDS = 240.0  # budget below which a diffusion of fields is not tried
+DIFFUSION_SECONDS = 240.0  # of the time that is left for laws, below which a diffusion of fields is not tried
+SECONDS_PER_NODE = 480.0 / 1024  # likewise, for large fields
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Candidate:
     required: bool = False
 
 
-def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
+def candidates(diffused: Diffused, nodes: int = 0) -> tuple[Candidate, ...]:
     """Return the laws with networks, from cheap to costly; only the diffusion if its network was given.
 
     Args:
         diffused: untrained diffusion with the settings of the model; it shares S and t with the Gaussian law.
+        nodes: of a field; a diffusion of large fields needs more time.
     """
 
     def diffusion(gaussian: Gaussian) -> ResidualLaw:
@@ -54,5 +56,5 @@ def candidates(diffused: Diffused) -> tuple[Candidate, ...]:
         Candidate(LINEAR, lambda gaussian: Statistics("auto", Gaussian(), "linear", training), 0.2),
         Candidate(Scaled.name, lambda gaussian: Scaled(training=training), 0.25),
         Candidate(Statistics.name, lambda gaussian: Statistics(training=training), 0.6),
-        Candidate(Diffused.name, diffusion, 1.0, DIFFUSION_SECONDS),
+        Candidate(Diffused.name, diffusion, 1.0, max(DIFFUSION_SECONDS, SECONDS_PER_NODE * nodes)),
     )

@@ -69,6 +69,11 @@ class MeanResiduals:
     exact: bool = False
     representative: bool = True
 
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of a field."""
+        return int(np.prod(self.train.values.shape[2:]))
+
 
 @dataclass(frozen=True)
 class LawChoice:
@@ -101,13 +106,13 @@ def choose_law(
         The trained law, and sentences for the summary of the model.
     """
     if law == "auto":
-        selection = LawSelection(residuals, gaussian, candidates(diffused), terms)
+        selection = LawSelection(residuals, gaussian, candidates(diffused, residuals.nodes), terms)
         return selection.choice() if selection.reason else selection.screen(SCREENING).finish()
     if law == diffused.name:
         gaussian.learn(residuals.measured, residuals.held_out, terms)
         diffused.with_spread(gaussian.spread).learn(residuals.train, residuals.held_out, terms)
         return LawChoice(diffused, [diffused.describe(), *diffused.notes], diffused.networks)
-    made = {each.name: each.make for each in candidates(diffused)}
+    made = {each.name: each.make for each in candidates(diffused, residuals.nodes)}
     if isinstance(law, str):
         new = gaussian if law == gaussian.name else made[law](gaussian) if law in made else LAWS[law]()
     else:
@@ -166,8 +171,8 @@ class LawSelection:
         self._add(Gaussian.name, self.gaussian, 0.0)
         self.reason = self._nothing_to_learn()
         if not self.residuals.exact and self.residuals.representative:
-            if self.residuals.measured is self.residuals.train:
-                self._train(Resampled.name, lambda gaussian: Resampled(), self.terms)
+            if self.residuals.measured is not self.residuals.held_out:
+                self._train(Resampled.name, lambda gaussian: Resampled(), self.terms, self.residuals.measured)
             if len(self.residuals.train) >= FEWEST_FOR_VALUES:
                 self._train(Copula.name, lambda gaussian: Copula(), self.terms)
             self._cross()
@@ -185,7 +190,7 @@ class LawSelection:
             self.only(tried[0].name)
             return self
         for each in tried:
-            if each.name == Diffused.name and not each.required and self._explained():
+            if each.name == Diffused.name and not each.required and self.has_curved_effects():
                 self._skip(each.name, "a few numbers per field explain much of the residuals")
                 continue
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
@@ -237,11 +242,13 @@ class LawSelection:
         self.trials[name] = _Trial(None, None, problem=problem)
         self.terms.log(f"{name}: not tried, {problem}")
 
-    def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
+    def _train(
+        self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms, residuals: Residuals | None = None
+    ) -> None:
         """Train a candidate and score it; an earlier law of the same name is kept if it was better than chance allows."""
-        begin = time.monotonic()
+        begin, residuals = time.monotonic(), residuals or self.residuals.train
         try:
-            law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
+            law = make(self.gaussian).learn(residuals, self.residuals.held_out, terms)
         except UserError as error:
             if any(each.required for each in self.networks if each.name == name):
                 raise
@@ -291,7 +298,7 @@ class LawSelection:
             return _largest(shared, Gaussian.name)
         return _largest(self._gains(Gaussian.name), Gaussian.name)
 
-    def _explained(self) -> bool:
+    def has_curved_effects(self) -> bool:
         """Whether a few numbers per field explain residuals much better than as many principal components."""
         return any(trial.law is not None and trial.law.shared > PROMISING for trial in self.trials.values())
 

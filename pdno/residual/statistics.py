@@ -47,6 +47,7 @@ __all__ = ["Statistics"]
 
 NETWORK_SHARE = 0.65  # of the time, for the network, and for encoding all pairs with it
 LEAST_NETWORK_SHARE = 0.3  # of the time, for the network alone
+PATIENCE = 5  # validations without a lower loss, of twenty, after which training of the network ends
 TIMED_PAIRS = 32  # that are encoded to learn how long it takes
 MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
@@ -77,7 +78,7 @@ class Statistics(ResidualLaw, Expectation):
             than a twentieth of the variance, one to four.
         rest: untrained law of the rest, which is copied; default: the best one of `Gaussian()`, `Copula()` and `Scaled()` on
             held-out pairs.
-        network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a slim UNet in two; "linear": the
+        network: kind of encoder and decoder; "auto": an FNO in one and three dimensions, a small UNet in two; "linear": the
             projection on principal components, which needs no training.
         training: settings of the loop; default: as many updates as the time allows.
     """
@@ -176,7 +177,8 @@ class Statistics(ResidualLaw, Expectation):
         training = self.training
         if training is None:
             cheap = self._kind(spaces) == "fno"  # a step of the UNet takes as long as its batch is large
-            training = Training(rate=4e-3 if cheap else 2e-3, batch=32 if cheap else 16, ema=0.998)
+            rate, batch = (4e-3, 32) if cheap else (2e-3, 16)
+            training = Training(rate=rate, batch=batch, ema=0.998, validations=20, patience=PATIENCE)
         share = terms if (left := terms.left()) is None else terms.within(self._training_seconds(residuals, held_out, left))
 
         def objective(some: Any, purpose: str) -> Objective:
@@ -224,7 +226,7 @@ class Statistics(ResidualLaw, Expectation):
         return module
 
     def _kind(self, spaces: Spaces) -> str:
-        return ("slim" if len(spaces.u_shape) == 3 else "fno") if self.network == "auto" else self.network
+        return ("small" if len(spaces.u_shape) == 3 else "fno") if self.network == "auto" else self.network
 
     def _module(self, spaces: Spaces, seed: int) -> Bottleneck | LinearBottleneck:
         if self.network == "linear":

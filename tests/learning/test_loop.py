@@ -212,3 +212,37 @@ def test_training_approaches_the_posterior_mean(target) -> None:
         with torch.no_grad():
             found = diffusion.denoiser(trained.network)(step, v, given)
         torch.testing.assert_close(found, mean + (v - gamma**0.5 * mean) @ gain.T, rtol=0.01, atol=0.01)
+
+
+def losses(values: list[float], seen: list[list[Tensor]]):
+    """Return a validation loss that has these values one after the other, and records the weights."""
+
+    def validate(network: nn.Module) -> float:
+        seen.append([p.detach().clone() for p in network.parameters()])
+        return values[len(seen) - 1]
+
+    return validate
+
+
+def test_patience_ends_training_and_restores_the_weights_of_the_lowest_loss(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.learning.loop.LEAST_INTERVAL", 2)
+    seen: list[list[Tensor]] = []
+    validate = losses([3.0, 1.0, 2.0, 1.5, 0.5, 0.4], seen)
+    trained = fitted(validate=validate, ema=0.9, updates=40, validations=20, patience=2)
+    assert trained.updates == 8  # validations at steps 2, 4, 6 and 8
+    assert all(torch.equal(a, b) for a, b in zip(seen[1], trained.network.parameters(), strict=True))
+
+
+def test_with_patience_the_best_weights_are_kept_at_the_end_too(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.learning.loop.LEAST_INTERVAL", 2)
+    seen: list[list[Tensor]] = []
+    trained = fitted(validate=losses([3.0, 1.0, 2.0], seen), ema=0.0, updates=6, validations=20, patience=2)
+    assert trained.updates == 6
+    assert all(torch.equal(a, b) for a, b in zip(seen[1], trained.network.parameters(), strict=True))
+    assert not torch.equal(seen[1][0], seen[2][0])
+
+
+def test_validations_with_patience_are_not_too_frequent() -> None:
+    seen: list[list[Tensor]] = []
+    fitted(validate=losses([1.0] * 9, seen), updates=100, validations=50, patience=9)
+    assert len(seen) == 5

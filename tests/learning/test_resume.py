@@ -145,3 +145,26 @@ def test_the_times_of_a_log_restart_with_each_session(tmp_path) -> None:
     times = (1.0, 2.5, 0.5, 3.0, 0.25)
     (tmp_path / "times.jsonl").write_text("".join(f'{{"step": {i}, "seconds": {t}}}\n' for i, t in enumerate(times)))
     assert session_seconds(tmp_path) == [2.5, 3.0, 0.25]
+
+
+def test_an_interrupted_run_with_patience_keeps_its_best_weights(tmp_path, monkeypatch) -> None:
+    """The lowest loss is before the interruption, the end of training after it."""
+    monkeypatch.setattr("pdno.learning.loop.LEAST_INTERVAL", 2)
+
+    def validate(network: nn.Module) -> float:
+        weight = float(next(network.parameters()).detach().abs().sum())
+        return abs(weight - target)
+
+    settings = {"updates": 12, "validations": 6, "patience": 3}
+    target = 0.0
+    early = fitted(**{**settings, "updates": 4, "rate_schedule": "constant"}, ema=0.0)
+    target = float(next(early.network.parameters()).detach().abs().sum())
+    how = {**settings, "rate_schedule": "constant", "ema": 0.0, "validate": validate}
+    objective = disturbed(7, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        fitted(objective, folder=tmp_path / "run", **how)
+    resumed, whole = fitted(objective, folder=tmp_path / "run", **how), fitted(**how)
+    assert whole.updates == resumed.updates == 10
+    assert same(resumed.network, whole.network)
+    assert same(resumed.network, early.network)
+    assert same(fitted(objective, folder=tmp_path / "run", **how).network, early.network)

@@ -7,9 +7,11 @@ from pdno import Pairs
 from pdno.data.spaces import Spaces
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
-from pdno.mean.choice import Choice, Effects
+from pdno.mean.choice import Choice, Effects, Trial
+from pdno.mean.choose import MeanSelection
+from pdno.mean.network import Network
 from pdno.model.decompose import decompose
-from pdno.model.effects import RandomEffect, refit
+from pdno.model.effects import RandomEffect, network_without_effects, refit
 from pdno.residual import Residuals
 from pdno.residual.choose import MeanResiduals
 from tests.helpers import linear_pairs
@@ -99,3 +101,59 @@ def test_a_choice_is_saved_with_its_effects(tmp_path) -> None:
     np.testing.assert_array_equal(again.effects(), choice.effects())
     residuals = [decomposed(each, pairs, pairs).train.values for each in (choice, again)]
     np.testing.assert_allclose(residuals[0], residuals[1], atol=1e-12)
+
+
+class Known(Network):
+    """A stand-in for a network: it records the outputs that it is trained on, and its predictions are exact or zero."""
+
+    def __init__(self, exact: bool) -> None:
+        super().__init__("fno")
+        self.exact, self.outputs = exact, np.zeros(0)
+
+    def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> "Known":
+        self.outputs, self.held_out = pairs.u, held_out
+        return self
+
+    def __call__(self, a: np.ndarray, scalars: np.ndarray | None = None) -> np.ndarray:
+        return clean_outputs(a) if self.exact else np.zeros(a.shape)
+
+
+def clean_outputs(a: np.ndarray) -> np.ndarray:
+    return Linear(degree=1, sparse=False).fit(*linear_pairs(100)[::2])(a)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_network_is_trained_without_effects_and_kept_if_less_is_left(exact, monkeypatch) -> None:
+    pairs, clean, _ = shifted_pairs(200, 0)
+    held_out, truth, _ = shifted_pairs(100, 1)
+    network, before = Known(exact), fitted(pairs)
+    means = MeanSelection(pairs, held_out, Terms(progress=False).within(100.0), (), "cell")
+    means.trials.append(Trial("fno-screening", 0.5, "", 1.0))
+    monkeypatch.setattr(means, "network", lambda kind, is_short: network)
+    monkeypatch.setattr(means, "is_short", lambda kind, seconds: True)
+    residuals = decomposed(before, pairs, held_out)
+    choice, after = network_without_effects(
+        means, before, residuals, lambda each: decomposed(each, pairs, held_out), means.terms
+    )
+    for outputs, true in ((network.outputs, clean), (network.held_out.u, truth)):
+        error = np.sqrt(np.mean((outputs - true) ** 2))
+        assert error < 0.3 * PATTERN.std()  # of fields that are shifted by ± the pattern
+    assert (choice.mean is network) == exact
+    assert [trial.name for trial in choice.trials if trial.selected] == ["fno-refitted"] * exact
+    if exact:
+        np.testing.assert_allclose(after.held_out.values, held_out.u - truth, atol=1e-6)
+    else:
+        assert after is residuals
+        assert choice.trials[-1].name == "fno-refitted"
+
+
+def test_without_effects_that_dominate_no_network_is_trained() -> None:
+    pairs, _, _ = shifted_pairs(200, 0, shift=0.0)
+    held_out, _, _ = shifted_pairs(100, 1, shift=0.0)
+    means = MeanSelection(pairs, held_out, Terms(progress=False).within(100.0), (), "cell")
+    means.trials.append(Trial("fno-screening", 0.5, "", 1.0))
+    choice = fitted(pairs)
+    residuals = decomposed(choice, pairs, held_out)
+    same, unchanged = network_without_effects(means, choice, residuals, lambda each: residuals, means.terms)
+    assert same is choice
+    assert unchanged is residuals

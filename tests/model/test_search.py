@@ -45,7 +45,7 @@ def test_gaussian_residuals_are_said_to_pass_the_tests() -> None:
 
 def test_a_shared_coin_is_not_said_to_be_gaussian(monkeypatch) -> None:
     """All laws but the diffusion of fields, which is slow, are tried."""
-    monkeypatch.setattr("pdno.residual.choose.candidates", lambda diffused: candidates(diffused)[:2])
+    monkeypatch.setattr("pdno.residual.choose.candidates", lambda diffused, nodes: candidates(diffused, nodes)[:2])
     a, u = coin_pairs(500)
     model = PDNO(mean=LINEAR, training=TWO).fit(a, u, progress=False)
     law = model.law.residual.name
@@ -97,6 +97,7 @@ class Means:
 
     def __init__(self, record: Record, pairs: Pairs, held_out: Pairs, terms: Terms) -> None:
         self.record, self.mean = record, Linear(degree=1, sparse=False).learn(pairs, held_out, terms)
+        self.held_out, self.screened = held_out, dict[str, float]()
 
     def screen(self, held_out: Pairs) -> None:
         return None
@@ -121,7 +122,7 @@ def select(monkeypatch, tmp_path) -> Callable[[str], tuple[Record, Choice, LawCh
             law = type(name, (Stub,), {"name": name, "explained": float(name == "statistics")})
             return Candidate(name, lambda gaussian: law(name == exact, record), 1.0)
 
-        monkeypatch.setattr("pdno.model.search.candidates", lambda diffused: tuple(map(candidate, NAMES)))
+        monkeypatch.setattr("pdno.model.search.candidates", lambda diffused, nodes: tuple(map(candidate, NAMES)))
         monkeypatch.setattr("pdno.model.search.MeanSelection", partial(Means, record))
         terms = Terms(run=tmp_path, progress=False, deadline=time.monotonic() + SECONDS)
         search = Search(pairs[:240], pairs[240:], Spaces.of(pairs), (), terms, Gaussian("scalar"), Diffused())

@@ -99,3 +99,21 @@ def test_a_module_is_copied() -> None:
 def test_wrong_networks_are_explained(network, message) -> None:
     with pytest.raises(UserError, match=message):
         build(network, (64,), 2, 1, True, seed=0)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("small", "Slim"), ("small-local", "LocalFNO")])
+def test_small_networks_are_much_smaller(name, kind) -> None:
+    small, large = (build(each, (32, 32), 2, 1, False, seed=0) for each in (name, {"Slim": "slim", "LocalFNO": "local"}[kind]))
+    assert type(small).__name__ == kind
+    assert 3 * weights(small).numel() < weights(large).numel()
+    assert small(torch.randn(2, 2, 32, 32)).shape == (2, 1, 32, 32)
+
+
+def test_a_small_network_of_a_fine_grid_has_larger_patches() -> None:
+    coarse, fine = (build("small", (side, side), 1, 1, False, seed=0).settings["patch"] for side in (64, 128))
+    assert (coarse, fine) == (2, 4)
+    assert build({"kind": "small", "patch": 2}, (128, 128), 1, 1, False, seed=0).settings["patch"] == 2
+
+
+def test_a_small_network_works_on_a_tiny_grid() -> None:
+    assert build("small", (5, 6), 1, 1, False, seed=0)(torch.randn(2, 1, 5, 6)).shape == (2, 1, 5, 6)

@@ -7,6 +7,7 @@ from pdno import PDNO, Diffusion, Pairs, Schedule, Training
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
+from pdno.residual.candidates import candidates
 from pdno.residual.choose import MeanResiduals, choose_law
 from tests.helpers import STILL, TINY, TWO, linear_pairs
 from tests.residual.coins import BLUR, BlurredCoin, Coins
@@ -154,3 +155,8 @@ def test_the_mean_of_a_law_that_is_centred_is_that_of_the_mean_model() -> None:
     a, u, _ = linear_pairs(60)
     model = PDNO(mean="linear", law=Exact()).fit(a, u)
     np.testing.assert_array_equal(model.mean(a[:3]), model.law.mean(a[:3]))
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(64, 240.0), (1024, 480.0), (4096, 1920.0)])
+def test_a_diffusion_of_large_fields_needs_more_time(nodes, seconds) -> None:
+    assert candidates(Diffused(), nodes)[-1].least_seconds == seconds
