@@ -108,6 +108,11 @@ class Timetable:
         """Return whether to compare with the clock after this step; the result is the same in all processes."""
         return self.seconds is not None and self.next <= step < self.total
 
+    def shorten(self, total: int) -> None:
+        """Reduce the number of steps, for good."""
+        if total < self.total:
+            self.total = self.requested = total
+
     def replan(self, step: int, fabric: Any) -> None:
         """Change the number of steps if the plan would end too late, or too early with fewer steps than requested."""
         now = time.monotonic()

@@ -32,6 +32,7 @@ __all__ = ["Objective", "Trained", "train"]
 Objective = Callable[[Any, Rows, int, int], Tensor]
 """(network, rows, first, step) ↦ the loss of some rows, which stand at places first, first + 1, … of the step's batch."""
 
+COOLING = 0.2  # steps after the end of patience, in which the learning rate decays, relative to those before
 LEAST_INTERVAL = 20  # steps between two validations, with patience: they take the time of a few steps each
 NO_LIMIT = 10**9  # steps, if a time budget ends training and their number is not given
 
@@ -122,15 +123,15 @@ def train(
             if table.is_due(state.step):
                 table.replan(state.step, fabric)
             if settings.patience and validating and fabric.broadcast(state.validations_since_best() >= settings.patience):
-                table.total = total = state.step
+                table.shorten(state.step + math.ceil(COOLING * state.step))
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
-            if stop or state.step == total or time.monotonic() - saved > settings.checkpoint_seconds:
+            if stop or state.step == table.total or time.monotonic() - saved > settings.checkpoint_seconds:
                 record.checkpoint(state, table.total)
                 saved = time.monotonic()
             if stop:
                 raise KeyboardInterrupt
-    state.take_best()
+    state.take_best()  # of all validations, with patience
     return Trained(state.averaged.eval(), record.rows, total, time.monotonic() - begin)
 
 

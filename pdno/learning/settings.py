@@ -37,8 +37,8 @@ class Training:
         clip: largest norm of the gradient; 0 disables clipping.
         log_every: steps between two rows of metrics.jsonl.
         validations: number of times that the validation loss is evaluated.
-        patience: number of validations without a lower loss after which training ends; the averaged weights of the lowest loss
-            are then restored. 0 disables both.
+        patience: number of validations without a lower loss after which training is shortened: the learning rate decays to zero
+            in a fifth of the steps so far. The averaged weights of the lowest loss are restored at the end. 0 disables both.
         checkpoint_seconds: seconds between two checkpoints.
     """
 

@@ -30,7 +30,6 @@ __all__ = ["Scaled"]
 
 LOWEST = 1e-3  # σ, in units of the root mean square of the residuals
 HIGHEST = 30.0  # likewise
-AUTO = {1: "local", 2: "small", 3: "fno"}  # networks by dimension
 PATIENCE = 5  # validations without a lower loss, of twenty, after which training ends
 UPDATES = 1000  # without a time limit
 BLOCK_VALUES = 2**20  # values of fields that are evaluated at a time
@@ -40,8 +39,7 @@ class Scaled(ResidualLaw):
     """Residuals with a scale field σ(x; a), correlated, with any distribution of single values.
 
     Args:
-        network: kind of the network, see `pdno.nn.build`; "auto": "local" in one dimension, "small" in two, an
-            FNO in three.
+        network: kind of the network, see `pdno.nn.build`; "auto": "small" in two dimensions, otherwise an FNO.
         training: settings of the loop; default: as many updates as the time allows.
     """
 
@@ -68,21 +66,19 @@ class Scaled(ResidualLaw):
         pairs = network_pairs(residuals, spaces)
         validation = None if held_out is None else network_pairs(held_out, spaces)
         inner = Spaces.of(pairs, kind=spaces.kind)
-        dim = len(inner.u_shape) - 1
-        kind = AUTO[dim] if self.network == "auto" else self.network
+        kind = ("small" if len(inner.u_shape) == 3 else "fno") if self.network == "auto" else self.network
         net = NetworkOnPairs.build(kind, pairs, inner, terms)
         self.networks = (net,)
-        net.train(_likelihood(net), pairs, validation, self._loop(terms, dim), terms, {"law": self.name})
+        net.train(_likelihood(net), pairs, validation, self._loop(terms, kind), terms, {"law": self.name})
         new = None if held_out is None else (held_out, self._sigma(held_out.inputs, spaces))
         self._trained = spaces, Values.of(residuals, self._sigma(residuals.inputs, spaces), new, terms.seed)
         return self
 
-    def _loop(self, terms: Terms, dim: int) -> Training:
+    def _loop(self, terms: Terms, kind: str) -> Training:
         if self.training is not None:
             return self.training
-        updates = UPDATES if terms.left() is None else None
-        batch, ema = (64, 0.99) if dim == 1 else (16, 0.998)
-        return Training(None, updates, batch, rate=2e-3, ema=ema, weight_decay=1e-3, validations=20, patience=PATIENCE)
+        rate, updates = 4e-3 if kind == "fno" else 2e-3, UPDATES if terms.left() is None else None
+        return Training(None, updates, 16, "adamw", rate, weight_decay=1e-3, ema=0.998, validations=20, patience=PATIENCE)
 
     @torch.no_grad()
     def _sigma(self, inputs: Inputs, spaces: Spaces) -> Array:

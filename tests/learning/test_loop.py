@@ -224,13 +224,16 @@ def losses(values: list[float], seen: list[list[Tensor]]):
     return validate
 
 
-def test_patience_ends_training_and_restores_the_weights_of_the_lowest_loss(monkeypatch) -> None:
+@pytest.mark.parametrize(("last", "best"), [(3.0, 1), (0.5, 4)])
+def test_patience_shortens_training_and_restores_the_weights_of_the_lowest_loss(last, best, monkeypatch) -> None:
     monkeypatch.setattr("pdno.learning.loop.LEAST_INTERVAL", 2)
     seen: list[list[Tensor]] = []
-    validate = losses([3.0, 1.0, 2.0, 1.5, 0.5, 0.4], seen)
-    trained = fitted(validate=validate, ema=0.9, updates=40, validations=20, patience=2)
-    assert trained.updates == 8  # validations at steps 2, 4, 6 and 8
-    assert all(torch.equal(a, b) for a, b in zip(seen[1], trained.network.parameters(), strict=True))
+    validate = losses([3.0, 1.0, 2.0, 1.5, last], seen)
+    trained = fitted(validate=validate, ema=0.9, updates=40, validations=20, patience=2, log_every=1)
+    assert trained.updates == 10  # validations at steps 2, 4, 6 and 8, and a fifth of eight steps more
+    assert all(torch.equal(a, b) for a, b in zip(seen[best], trained.network.parameters(), strict=True))
+    rates = [row["rate"] for row in trained.history]
+    assert rates[-1] < 0.1 * rates[7]
 
 
 def test_with_patience_the_best_weights_are_kept_at_the_end_too(monkeypatch) -> None:
