@@ -157,6 +157,18 @@ def steps(contents: dict[str, Any]) -> Table:
     return lines, f"The largest ratio of a score with few steps to that with many is {max(ratios):.3f}."
 
 
+def drawing(contents: dict[str, Any]) -> Table:
+    """Return the table of the time and memory of drawing many members of a large field."""
+    headings = ["law", "grid", "network evaluations per member", "members drawn", "seconds for 10⁴ members"]
+    lines = [[*headings, "memory, a tenth of the members (GB)", "memory (GB)"]]
+    for model, rows in _models(contents, ("test", "grid", "method")):
+        own = {row["metric"]: row["value"] for row in rows}
+        cells = [str(rows[0]["evaluations"]), str(rows[0]["members"]), f"{own['seconds_10000']:.3g}"]
+        memory = [f"{own[name]:.2g}" for name in ("peak_gigabytes_tenth", "peak_gigabytes")]
+        lines.append([model["law"], model["grid"], *cells, *memory])
+    return lines, ""
+
+
 def _models(contents: dict[str, Any], fields: tuple[str, ...]) -> list[tuple[dict[str, Any], list[Row]]]:
     """Return each model with its rows, which have the same values of these fields."""
     return [
@@ -171,4 +183,5 @@ TABLES = {
     "results/purenoise.json": purenoise,
     "results/few.json": few,
     "results/steps.json": steps,
+    "results/drawing.json": drawing,
 }

@@ -109,7 +109,8 @@ def train(
             total = fabric.broadcast(min(total, possible))
         record.checkpoint(state, total)
     left = None if budget is None else (begin + budget - time.monotonic()) * (1 - state.step / total)
-    table = Timetable(total, requested, state.step, left)
+    is_shortened = settings.patience and state.validations_since_best() >= settings.patience
+    table = Timetable(total, total if is_shortened else requested, state.step, left)
     with _interruptions() as interrupted:
         while state.step < (total := table.total):
             rate = learning_rate(settings, state.step, total, pairs)
@@ -118,11 +119,12 @@ def train(
             every = total + 1 if validate is None else _validation_interval(settings, total)
             validating = state.step % every == 0 or (state.step == total and every <= total)
             if validating or state.step % settings.log_every == 0 or state.step == total:
-                row = _row(state, state.step * settings.batch / pairs, rate, validate if validating else None, settings)
+                loss_now = fabric.broadcast(_validated(state, validate)) if validating and validate is not None else None
+                row = _row(state, state.step * settings.batch / pairs, rate, loss_now, settings)
                 record.add(row, time.monotonic() - begin)
             if table.is_due(state.step):
                 table.replan(state.step, fabric)
-            if settings.patience and validating and fabric.broadcast(state.validations_since_best() >= settings.patience):
+            if settings.patience and validating and state.validations_since_best() >= settings.patience:
                 table.shorten(state.step + math.ceil(COOLING * state.step))
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
@@ -142,16 +144,20 @@ def _validation_interval(settings: Training, total: int) -> int:
     return max(math.ceil(total / settings.validations), min(LEAST_INTERVAL, math.ceil(total / 2)) if settings.patience else 1)
 
 
-def _row(
-    state: TrainingState, epoch: float, rate: float, validate: Callable[[nn.Module], float] | None, settings: Training
-) -> dict[str, Any]:
+def _validated(state: TrainingState, validate: Callable[[nn.Module], float]) -> float:
+    """Return the validation loss of the averaged weights."""
+    loss = validate(state.averaged.eval())
+    state.averaged.train()
+    return loss
+
+
+def _row(state: TrainingState, epoch: float, rate: float, validation: float | None, settings: Training) -> dict[str, Any]:
     """Return a row of metrics.jsonl; with patience, the validation loss is recorded in the state too."""
     row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
-    if validate is not None:
-        row["validation"] = validate(state.averaged.eval())
-        state.averaged.train()
+    if validation is not None:
+        row["validation"] = validation
         if settings.patience:
-            state.add_validation(row["validation"])
+            state.add_validation(validation)
     return row
 
 

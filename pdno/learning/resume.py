@@ -1,6 +1,7 @@
 """Files of a training run, and how an interrupted run is resumed from them.
 
-    checkpoint.safetensors           weights, moving average, optimiser, step (and .previous, the checkpoint before it)
+    checkpoint.safetensors           weights, moving average, optimiser, step, with patience also validation losses and best
+                                     weights (and .previous, the checkpoint before it)
     metrics.jsonl                    a row every `log_every` steps, without times: the same bytes for the same run
     times.jsonl                      when those rows were written, in seconds of this session
 
@@ -53,7 +54,8 @@ class TrainingState:
 
     def add_validation(self, loss: float) -> None:
         """Record a validation loss; keep a copy of the averaged weights if it is the lowest."""
-        if not self.validated or loss < min(self.validated):
+        loss = loss if math.isfinite(loss) else math.inf
+        if math.isfinite(loss) and loss < min(self.validated, default=math.inf):
             self.best = {name: v.detach().clone() for name, v in self.averaged.state_dict().items()}
         self.validated.append(loss)
 

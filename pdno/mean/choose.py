@@ -33,6 +33,7 @@ from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import WHITE, depends_on_input, neighbour_correlation
 from ..grid import Axis, Grid, interpolate
 from ..learning.budget import Terms
+from ..learning.resume import session_seconds
 from ..symmetry import Own
 from .base import Mean
 from .build import mean_of
@@ -61,7 +62,10 @@ COST = 5.5  # time of a step of a large network, relative to that of a small one
 NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet", "local": "A Fourier neural operator with a local path"}
 TRIED = {1: ("fno", "slim"), 2: ("slim", "local"), 3: ("fno",)}  # by dimension
 SMALL = {"slim": "small", "local": "small-local"}  # networks for short training in two dimensions
-CANDIDATES = ("mean", *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-screening", "-extended")))
+CANDIDATES = (
+    "mean",
+    *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-small", "-screening", "-extended", "-refitted")),
+)
 TINY = 1e-300
 
 
@@ -218,7 +222,9 @@ class MeanSelection:
         for name in close:
             try:
                 seconds = left / len(close)
-                self.train(self.network(name, self.is_short(name, seconds)), name, self.terms.below(name).within(seconds))
+                is_short = self.is_short(name, seconds)
+                terms = self.terms.below(f"{name}-small" if is_short else name).within(seconds)
+                self.train(self.network(name, is_short), name, terms)
             except UserError as error:  # such as a loss that is NaN
                 self.skip(name, str(error))
         return "it has the smallest error on held-out pairs"
@@ -233,7 +239,8 @@ class MeanSelection:
                 return
         title = name if seconds is None else f"{name}-{stage}"
         try:
-            self.train(self.network(name, seconds is not None), title, self.terms.below(title).within(seconds))
+            is_short = seconds is not None and self.terms.single_process
+            self.train(self.network(name, is_short), title, self.terms.below(title).within(seconds))
         except UserError as error:  # such as a grid that the network does not support
             self.skip(name, str(error))
 
@@ -254,8 +261,10 @@ class MeanSelection:
 
     def is_short(self, name: str, seconds: float) -> bool:
         """Return whether there is no time for many steps of a large network, from the pace of the screening of a small one."""
-        done = [trial for trial in self.trials if trial.name.startswith(f"{name}-") and trial.seconds > 0]
-        paces = [self.means[trial.name].networks[0].updates / trial.seconds for trial in done]
+        paces = []
+        for trial in (trial for trial in self.trials if trial.name.startswith(f"{name}-") and trial.seconds > 0):
+            earlier = [] if self.terms.run is None else session_seconds(self.terms.run / trial.name)
+            paces.append(self.means[trial.name].networks[0].updates / max(trial.seconds, sum(earlier)))
         return not paces or seconds * max(paces) / COST < ENOUGH_STEPS
 
     @cached_property

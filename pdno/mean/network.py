@@ -36,6 +36,7 @@ AVERAGED = 8  # elements of a group that a prediction is averaged over
 CALL_VALUES = 2**13  # values of a call of the network: rows times values of a field
 FEWEST_ROWS = 4  # of a call
 MOST_ROWS = 64  # of a call
+FEWEST_VALIDATION = 20  # held-out pairs, below which training is not shortened by their loss
 PATIENCE = 5  # validations without a lower loss, of twenty: later steps would fit the noise of the training pairs
 
 
@@ -95,6 +96,8 @@ class Network(Mean):
         if training is None:
             training = recipe(terms.training, self.network)
             training = replace(training, batch=min(training.batch, len(pairs)))
+            if len(held_out or ()) < FEWEST_VALIDATION:
+                training = replace(training, patience=0)
 
         def objective(some: Pairs, purpose: str) -> Objective:
             return relative_error(net, some, terms.seed if purpose == "train" else None)
@@ -185,14 +188,16 @@ def recipe(given: Training | None = None, network: Any = None) -> Training:
     """Return the settings of the loop for a network as a regression: defaults of this module, and settings of the user.
 
     Args:
-        given: settings of the user; those that differ from the defaults of `Training` are kept.
+        given: settings of the user; those that differ from the defaults of `Training` are kept. A given number of steps is not
+            shortened.
         network: name, settings or module; an FNO has a learning rate of its own.
     """
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
     kind = network.get("kind") if isinstance(network, Mapping) else network
     rate = 4e-3 if kind == "fno" else 2e-3
-    return replace(Training(rate=rate, batch=16, ema=0.998, validations=20, patience=PATIENCE), **changed)
+    stop = {} if given is not None and given.is_limited else {"validations": 20, "patience": PATIENCE}
+    return replace(Training(rate=rate, batch=16, ema=0.998), **{**stop, **changed})
 
 
 def relative_error(net: NetworkOnPairs, pairs: Pairs, seed: int | None) -> Objective:

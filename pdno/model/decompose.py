@@ -136,7 +136,8 @@ def _measured(train: Residuals, validation: Residuals) -> Residuals:
     """Return the residuals from which the scale is estimated: of many pairs, with the size of held-out residuals.
 
     In-sample residuals are too small: if they are larger than held-out ones, these are so by chance. If they are much smaller,
-    and there are enough held-out ones, it is estimated from these alone.
+    and there are enough held-out ones, it is estimated from these alone. Components that whole fields share, and that have most
+    of the variance, are enlarged only if held-out ones are significantly larger: modes of narrow distributions would move.
     """
     sizes = [root_mean_square(each.values, each.mask) for each in (train, validation)]
     enough = len(validation) >= ENOUGH_HELD_OUT
@@ -145,9 +146,11 @@ def _measured(train: Residuals, validation: Residuals) -> Residuals:
     if not enough or train.mask is not None or validation.mask is not None:
         return _scaled(train, np.maximum(*sizes))
     unit = np.maximum(sizes[0], TINY)
-    shared = leading(train.values / unit, SHARED, together=DOMINANT)  # what whole fields share is not fitted by a mean
+    shared = leading(train.values / unit, SHARED, together=DOMINANT)
     part, part_new = (unit * shared(each.values / unit) for each in (train, validation))
-    values = part + enlarged(train.values - part, validation.values - part_new, train.periodic)
+    ratio = root_mean_square(part_new) / np.maximum(root_mean_square(part), TINY)
+    part_size = np.where(ratio > 1 + 2 / np.sqrt(2 * len(validation)), ratio, 1.0)  # by more than two standard errors
+    values = part_size * part + enlarged(train.values - part, validation.values - part_new, train.periodic)
     return replace(train, values=values, prediction=train.inputs.mean)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from .._typing import Array
 from ..data.pairs import Pairs
 from ..draw import generator
+from ..errors import UserError
 from ..evaluation.principal import principal, reconstruction
 from ..learning.budget import Terms
 from ..mean.choice import Choice, Effects, Trial
@@ -172,11 +173,10 @@ def network_without_effects(
         terms: seed, devices and deadline.
     """
     seconds, held_out, screened = terms.left_here(NETWORK_SHARE), means.held_out, means.screened
-    effect = RandomEffect.of(residuals.train, terms.seed)
-    if effect is None or residuals.held_out is None or not held_out or not screened or seconds is None:
+    if residuals.held_out is None or not held_out or not screened or seconds is None or seconds < LEAST_SECONDS:
         return choice, residuals
-    train, new = residuals.train.values, residuals.held_out.values
-    if seconds < LEAST_SECONDS or _ratio(effect.left(train), train) ** 2 > 1 - DOMINANT:
+    effect, train, new = RandomEffect.of(residuals.train, terms.seed), residuals.train.values, residuals.held_out.values
+    if effect is None or _left_share(effect, train) > 1 - DOMINANT:
         return choice, residuals
     kind = min(screened, key=lambda name: screened[name])
     numbers = effect.numbers(train)
@@ -185,17 +185,26 @@ def network_without_effects(
         for some, values in ((means.pairs, train), (held_out, new))
     )
     network, name, begin = means.network(kind, means.is_short(kind, seconds)), f"{kind}-refitted", time.monotonic()
-    network.learn(clean, clean_new, terms.below(name).within(seconds))
+    try:
+        network.learn(clean, clean_new, terms.below(name).within(seconds))
+    except UserError as error:  # such as a loss that is NaN
+        return replace(choice, trials=(*choice.trials, Trial(name, None, str(error)))), residuals
     values = held_out.u - network(held_out.a, held_out.scalars)
-    ratio = _ratio(effect.left(values), effect.left(new))
+    ratio, whole = _ratio(effect.left(values), effect.left(new)), _ratio(values, new)
     terms.log(f"{name}: what is left of held-out residuals, relative to before: {ratio:.3g}")
-    trial = Trial(name, means.relative_error(values), network.describe(), time.monotonic() - begin, ratio < SMALLER)
+    is_better = ratio < SMALLER and whole < LARGER
+    trial = Trial(name, means.relative_error(values), network.describe(), time.monotonic() - begin, is_better)
     if not trial.selected:
         return replace(choice, trials=(*choice.trials, trial)), residuals
     trials = (*(replace(each, selected=False) for each in choice.trials), trial)
     reason = f"{means.title(kind)} was selected: it was trained without what whole fields share"
     after = Choice(network, trials, reason, False, values)
     return after, decomposed(after)
+
+
+def _left_share(effect: RandomEffect, values: Array) -> float:
+    """Return the share of the variance of residual fields that is not explained by the effect, averaged over channels."""
+    return float(np.mean((root_mean_square(effect.left(values)) / np.maximum(root_mean_square(values), TINY)) ** 2))
 
 
 def _ratio(new: Array, old: Array) -> float:

@@ -171,8 +171,8 @@ class LawSelection:
         self._add(Gaussian.name, self.gaussian, 0.0)
         self.reason = self._nothing_to_learn()
         if not self.residuals.exact and self.residuals.representative:
-            if self.residuals.measured is not self.residuals.held_out:
-                self._train(Resampled.name, lambda gaussian: Resampled(), self.terms, self.residuals.measured)
+            if self.residuals.measured is self.residuals.train:
+                self._train(Resampled.name, lambda gaussian: Resampled(), self.terms)
             if len(self.residuals.train) >= FEWEST_FOR_VALUES:
                 self._train(Copula.name, lambda gaussian: Copula(), self.terms)
             self._cross()
@@ -242,13 +242,11 @@ class LawSelection:
         self.trials[name] = _Trial(None, None, problem=problem)
         self.terms.log(f"{name}: not tried, {problem}")
 
-    def _train(
-        self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms, residuals: Residuals | None = None
-    ) -> None:
+    def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
         """Train a candidate and score it; an earlier law of the same name is kept if it was better than chance allows."""
-        begin, residuals = time.monotonic(), residuals or self.residuals.train
+        begin = time.monotonic()
         try:
-            law = make(self.gaussian).learn(residuals, self.residuals.held_out, terms)
+            law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
         except UserError as error:
             if any(each.required for each in self.networks if each.name == name):
                 raise

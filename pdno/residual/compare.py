@@ -18,7 +18,7 @@ from .score import Units
 __all__ = ["SCORE_MEMBERS", "Difference", "held_out_scores"]
 
 LEVEL = 0.975  # quantile of the error of a difference
-LEAST_GAIN = 0.003  # relative difference that is never decisive
+LEAST_GAIN = 0.001  # relative difference that is never decisive
 SCORE_PAIRS = 200  # held-out pairs on which laws are compared
 FEWEST_SCORED = 50  # pairs, if time is short
 FEW_MEMBERS = 16  # likewise, of a law that takes several network evaluations per member

@@ -4,7 +4,8 @@ r"""The distribution of a few numbers given an input: a Gaussian mixture, condit
 
 with w, μ and the triangular L from a small network that minimises −log p on training pairs. Without φ, z is drawn from its
 training values with a small kernel (a kernel density estimate), which has a width for each number: modes of one of them may be
-narrow, while the others vary continuously. The conditional distribution is used where it has a higher
+narrow, while the others vary continuously. Widths have the largest likelihood on held-out pairs, whose modes may be wider
+because the error of a mean is larger there. The conditional distribution is used where it has a higher
 likelihood on held-out pairs, by more than one standard error.
 """
 
@@ -38,6 +39,7 @@ FEWEST_HELD_OUT = 20  # held-out pairs to select it by
 FEWEST_SECONDS = 0.05  # of training, below which the distribution does not depend on the input
 KERNEL_PAIRS = 2000  # training values from which the kernel density is evaluated
 BANDWIDTH_PAIRS = 1200  # training values from which the widths of the kernel are selected
+FEWEST_WIDTH_PAIRS = 50  # held-out values to select the widths by
 WIDTHS = np.geomspace(0.004, 0.8, 14)  # that are compared
 ROUNDS = 2  # of the selection of all widths
 
@@ -82,7 +84,8 @@ class ConditionalMixture:
         self.spread = np.where(spread > 0, spread, 1.0)
         values = (z - self.centre) / self.spread
         self.values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
-        self.widths = _bandwidths(self.values, seed)
+        new = None if held_out is None else (held_out[1] - self.centre) / self.spread
+        self.widths = _bandwidths(self.values, new, seed)
         if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
             return self
         if seconds is not None and seconds < FEWEST_SECONDS:
@@ -224,18 +227,27 @@ def _fit(network: nn.Sequential, train: _Rows, held_out: _Rows, seed: int, updat
     return values
 
 
-def _bandwidths(z: Array, seed: int) -> Array:
-    """Return the kernel widths of largest leave-out likelihood, in units of the standard deviations of z: one at a time."""
+def _bandwidths(z: Array, new: Array | None, seed: int) -> Array:
+    """Return the kernel widths of largest likelihood, in units of the standard deviations of z: one at a time.
+
+    Args:
+        z: training values, (sample, K).
+        new: held-out values; if there are few of them, half of the training values take their place.
+        seed: of the selection of some training values.
+    """
     widths = np.full(z.shape[1], WIDTHS[-3])
     if len(z) < 8:
         return widths
     order = generator(seed, "mixture/bandwidth", 0).permutation(len(z))[:BANDWIDTH_PAIRS]
     half = len(order) // 2
+    known, points = z[order[:half]], z[order[half:]]
+    if new is not None and len(new) >= FEWEST_WIDTH_PAIRS:
+        known, points = z[order], new
     for k in [*range(len(widths))] * ROUNDS:
 
         def likelihood(width: float, k: int = k) -> float:
             tried = np.where(np.arange(len(widths)) == k, width, widths)
-            return float(_kernel_log_density(z[order[:half]], tried, z[order[half:]]).mean())
+            return float(_kernel_log_density(known, tried, points).mean())
 
         widths[k] = max(WIDTHS, key=likelihood)
     return widths

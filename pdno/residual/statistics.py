@@ -353,7 +353,7 @@ class Statistics(ResidualLaw, Expectation):
     # Saving
 
     def state(self) -> State:
-        settings = {"latents": self.latents, "network": self.network}
+        settings = {"latents": self.latents, "network": self._kind(self.net.spaces)}
         parts = {"net": self.net.state(), "spaces": self._spaces.state(), "features": self._features.state()}
         parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
         return State(settings, {"unit": self.unit, "live": self.live.astype(np.uint8)}, parts)

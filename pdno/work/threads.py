@@ -28,13 +28,13 @@ def suitable_threads(measure: "Callable[[int], float] | None" = None) -> Iterato
         measure: returns the seconds of some work with a number of threads; default: products of matrices.
     """
     before = torch.get_num_threads()
-    number = fastest(before, measure or _seconds)
-    with threadpool_limits(number) if number != before else threadpool_limits(None):
-        torch.set_num_threads(number)
-        try:
+    try:
+        number = fastest(before, measure or _seconds)
+        with threadpool_limits(number if number != before else None):
+            torch.set_num_threads(number)
             yield number
-        finally:
-            torch.set_num_threads(before)
+    finally:
+        torch.set_num_threads(before)
 
 
 def fastest(most: int, measure: Callable[[int], float]) -> int:

@@ -18,7 +18,7 @@ def test_a_difference_by_chance_is_decisive_in_one_case_of_forty() -> None:
 
 def test_a_small_gain_is_never_decisive() -> None:
     old = np.ones(1000)
-    assert not Difference.of(old, 0.998 * old, np.arange(1000)).is_decisive
+    assert not Difference.of(old, 0.9995 * old, np.arange(1000)).is_decisive
     assert Difference.of(old, 0.995 * old, np.arange(1000)).is_decisive
 
 
