@@ -137,8 +137,9 @@ class ConditionalMixture:
         return conditional
 
     def _restored(self, z: Array) -> Array:
-        """Return standardised values in units of z, within the range of the training values."""
-        return np.asarray(self.centre + self.spread * np.clip(z, self.values.min(axis=0), self.values.max(axis=0)))
+        """Return standardised values in units of z, within the range of the training values and two widths of the kernel."""
+        low, high = self.values.min(axis=0) - 2 * self.widths, self.values.max(axis=0) + 2 * self.widths
+        return np.asarray(self.centre + self.spread * np.clip(z, low, high))
 
     def describe(self) -> str:
         """Describe the distribution in a few words."""

@@ -249,3 +249,10 @@ def test_validations_with_patience_are_not_too_frequent() -> None:
     seen: list[list[Tensor]] = []
     fitted(validate=losses([1.0] * 9, seen), updates=100, validations=50, patience=9)
     assert len(seen) == 5
+
+
+def test_a_validation_loss_that_is_not_finite_is_never_the_best(monkeypatch) -> None:
+    monkeypatch.setattr("pdno.learning.loop.LEAST_INTERVAL", 2)
+    seen: list[list[Tensor]] = []
+    trained = fitted(validate=losses([math.nan, 2.0, math.inf], seen), ema=0.0, updates=6, validations=20, patience=3)
+    assert all(torch.equal(a, b) for a, b in zip(seen[1], trained.network.parameters(), strict=True))

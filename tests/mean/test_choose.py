@@ -395,3 +395,15 @@ def test_networks_that_are_tried_depend_on_the_dimension(stopped_clock) -> None:
 
     choice = Plane().result()
     assert names(choice)[3:5] == ["slim-screening", "local-screening"]
+
+
+def test_the_size_of_a_network_does_not_change_if_a_run_is_resumed(tmp_path) -> None:
+    """A finished screening is only read again, which takes no time: its pace is that of its first session."""
+    (tmp_path / "slim-screening").mkdir()
+    (tmp_path / "slim-screening" / "times.jsonl").write_text('{"step": 50, "seconds": 5.0}\n')
+    terms = Terms(progress=False, run=tmp_path).within(500.0)
+    selection = MeanSelection(plane(20), plane(10, seed=1), terms, (), "cell")
+    selection.means["slim-screening"] = mean = selection.network("slim", is_short=True)
+    mean.networks = (SimpleNamespace(updates=50),)
+    selection.trials.append(Trial("slim-screening", 0.5, "", 0.01))
+    assert selection.is_short("slim", 500.0)

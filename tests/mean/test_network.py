@@ -12,6 +12,7 @@ import pdno.learning.loop
 from pdno import Pairs, Training, UserError
 from pdno.learning.budget import Terms
 from pdno.mean import Network
+from pdno.mean.network import recipe
 from pdno.work.state import State, flatten
 from tests.mean.networks import QUIET, SHORT, SLIM, SPECTRAL, Factor, noise, same_arrays, short, waves
 from tests.mean.states import from_file, same_state
@@ -226,3 +227,10 @@ def test_a_network_whose_training_failed_does_not_predict() -> None:
         mean.fit(noise(12, 1, 1), noise(12, 1, 1))
     with pytest.raises(UserError, match="has not been trained"):
         mean(noise(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "patience"), [(None, 5), (Training(updates=100), 0), (Training(epochs=3), 0), (Training(), 5)]
+)
+def test_a_given_number_of_steps_is_not_shortened(given, patience) -> None:
+    assert recipe(given).patience == patience

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdno import Pairs
+from pdno import Pairs, UserError
 from pdno.data.spaces import Spaces
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
@@ -122,15 +122,21 @@ def clean_outputs(a: np.ndarray) -> np.ndarray:
     return Linear(degree=1, sparse=False).fit(*linear_pairs(100)[::2])(a)
 
 
+def screened_means(pairs: Pairs, held_out: Pairs, network: Network, monkeypatch) -> MeanSelection:
+    """Return candidates after the screening of an FNO, which is this network."""
+    means = MeanSelection(pairs, held_out, Terms(progress=False).within(100.0), (), "cell")
+    means.trials.append(Trial("fno-screening", 0.5, "", 1.0))
+    monkeypatch.setattr(means, "network", lambda kind, is_short: network)
+    monkeypatch.setattr(means, "is_short", lambda kind, seconds: True)
+    return means
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_network_is_trained_without_effects_and_kept_if_less_is_left(exact, monkeypatch) -> None:
     pairs, clean, _ = shifted_pairs(200, 0)
     held_out, truth, _ = shifted_pairs(100, 1)
     network, before = Known(exact), fitted(pairs)
-    means = MeanSelection(pairs, held_out, Terms(progress=False).within(100.0), (), "cell")
-    means.trials.append(Trial("fno-screening", 0.5, "", 1.0))
-    monkeypatch.setattr(means, "network", lambda kind, is_short: network)
-    monkeypatch.setattr(means, "is_short", lambda kind, seconds: True)
+    means = screened_means(pairs, held_out, network, monkeypatch)
     residuals = decomposed(before, pairs, held_out)
     choice, after = network_without_effects(
         means, before, residuals, lambda each: decomposed(each, pairs, held_out), means.terms
@@ -147,13 +153,47 @@ def test_a_network_is_trained_without_effects_and_kept_if_less_is_left(exact, mo
         assert choice.trials[-1].name == "fno-refitted"
 
 
-def test_without_effects_that_dominate_no_network_is_trained() -> None:
-    pairs, _, _ = shifted_pairs(200, 0, shift=0.0)
-    held_out, _, _ = shifted_pairs(100, 1, shift=0.0)
-    means = MeanSelection(pairs, held_out, Terms(progress=False).within(100.0), (), "cell")
-    means.trials.append(Trial("fno-screening", 0.5, "", 1.0))
+def test_a_network_that_cannot_be_trained_is_skipped(monkeypatch) -> None:
+    class Failing(Known):
+        def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> "Known":
+            raise UserError("the loss became NaN")
+
+    pairs, _, _ = shifted_pairs(200, 0)
+    held_out, _, _ = shifted_pairs(100, 1)
+    means = screened_means(pairs, held_out, Failing(True), monkeypatch)
     choice = fitted(pairs)
     residuals = decomposed(choice, pairs, held_out)
     same, unchanged = network_without_effects(means, choice, residuals, lambda each: residuals, means.terms)
-    assert same is choice
+    assert same.mean is choice.mean
     assert unchanged is residuals
+    assert same.trials[-1] == Trial("fno-refitted", None, "the loss became NaN")
+
+
+def test_a_network_that_is_worse_along_the_effects_is_not_kept(monkeypatch) -> None:
+    """Nothing else is left of its residuals, but its error along the pattern is twice as large as the effect itself."""
+
+    class Along(Known):
+        def __call__(self, a: np.ndarray, scalars: np.ndarray | None = None) -> np.ndarray:
+            return clean_outputs(a) + 2 * PATTERN
+
+    pairs, _, _ = shifted_pairs(200, 0)
+    held_out, _, _ = shifted_pairs(100, 1)
+    means = screened_means(pairs, held_out, Along(True), monkeypatch)
+    choice = fitted(pairs)
+    residuals = decomposed(choice, pairs, held_out)
+    same, _ = network_without_effects(means, choice, residuals, lambda each: residuals, means.terms)
+    assert same.mean is choice.mean
+
+
+@pytest.mark.parametrize(("noise", "is_tried"), [(1.0, True), (2.5, False)])
+def test_a_network_is_tried_if_effects_have_most_of_the_variance(noise, is_tried, monkeypatch) -> None:
+    """The effect has 60 % of the variance, or 30 %."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((400, 1, 16))
+    u = 1.25 * rng.choice([-1.0, 1.0], (400, 1, 1)) + noise * rng.standard_normal(a.shape)
+    pairs, held_out, network = Pairs.of(a[:300], u[:300]), Pairs.of(a[300:], u[300:]), Known(False)
+    means = screened_means(pairs, held_out, network, monkeypatch)
+    values = [Residuals(each, each.u) for each in (pairs, held_out)]
+    residuals = MeanResiduals(values[0], values[1], values[0])
+    network_without_effects(means, fitted(pairs), residuals, lambda each: residuals, means.terms)
+    assert (network.outputs.size > 0) == is_tried

@@ -57,3 +57,14 @@ def test_without_time_the_distribution_does_not_depend_on_the_input() -> None:
     law = ConditionalMixture().learn(x, z, data(1, conditional=True), seconds=0.0)
     assert not law.is_conditional
     assert np.isfinite(drawn(law, x[:2], 10)).all()
+
+
+@pytest.mark.parametrize("width", [0.05, 0.3])
+def test_modes_have_the_width_of_held_out_values(width) -> None:
+    """Training values have narrow modes, as the residuals of an overfitted mean do; held-out ones are wider."""
+    rng = np.random.default_rng(0)
+    sign, sign_new = rng.choice([-1.0, 1.0], N), rng.choice([-1.0, 1.0], 400)
+    z, new = sign + 0.05 * rng.standard_normal(N), sign_new + width * rng.standard_normal(400)
+    law = ConditionalMixture(updates=1).learn(np.zeros((N, 1)), z[:, None], (np.zeros((400, 1)), new[:, None]))
+    law.network = None
+    assert np.abs(np.abs(drawn(law, np.zeros((1, 1)))).std()) == pytest.approx(width, rel=0.25)
