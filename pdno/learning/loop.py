@@ -3,8 +3,9 @@ r"""Training stage of Algorithm `alg:PDNO`: one visible loop, for one process or
     repeat   (a, u) from the data,   n ~ Unif{1 … N},   ε ~ N(0, 𝒞),   a step of gradient descent on L_DDSM
 
 Every draw is a function of (seed, purpose, step), the learning rate is a function of the step, and a checkpoint holds weights,
-their moving average (EMA) and the optimiser: a run that was killed and resumed ends with the same bytes as an uninterrupted
-one. `metrics.jsonl` contains no times and is therefore reproducible too; wall-clock times are in `times.jsonl`.
+their moving average (EMA), the best weights so far and the optimiser: a run that was killed and resumed ends with the same
+bytes as an uninterrupted one. `metrics.jsonl` contains no times and is therefore reproducible too; wall-clock times are in
+`times.jsonl`.
 """
 
 import math

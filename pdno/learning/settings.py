@@ -37,8 +37,9 @@ class Training:
         clip: largest norm of the gradient; 0 disables clipping.
         log_every: steps between two rows of metrics.jsonl.
         validations: number of times that the validation loss is evaluated.
-        patience: number of validations without a lower loss after which training is shortened: the learning rate decays to zero
-            in a fifth of the steps so far. The averaged weights of the lowest loss are restored at the end. 0 disables both.
+        patience: number of validations without a lower loss after which training is shortened to a fifth more than the steps so
+            far, so that the schedules "cosine" and "one-cycle" lower the learning rate to zero. Validations are at least 20
+            steps apart then, and the averaged weights of the lowest loss are restored at the end. 0 disables all this.
         checkpoint_seconds: seconds between two checkpoints.
     """
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..nn import NETWORKS
+from ..nn.build import NETWORKS, SMALL
 from ..work.state import State
 from .base import Mean
 from .constant import Constant
@@ -41,11 +41,11 @@ def mean_of(mean: str | Mapping[str, Any] | Mean, **shared: Any) -> Mean:
     name = settings.pop("name", None)
     if not isinstance(name, str):
         raise UserError(f"mean = {mean!r}: expected settings with a name, such as {{'name': 'kernel'}}")
-    if name in NETWORKS:
+    if name in NETWORKS or name in SMALL:
         return Network({"kind": name, **settings}, **shared)
     if name not in MEANS:
         others = [] if name in ("auto", "none") else ["auto", "none"]  # which only a PDNO takes
-        raise UserError(f"mean {name!r} is unknown; {nearest(name, [*others, *MEANS, *NETWORKS])}")
+        raise UserError(f"mean {name!r} is unknown; {nearest(name, [*others, *MEANS, *NETWORKS, *SMALL])}")
     if name == "sum":
         parts = settings.pop("parts", ())
         if settings:

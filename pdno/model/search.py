@@ -4,7 +4,7 @@ r"""Selection of mean and residual law together, within one time budget.
                 → the remaining time for what gains most: the mean, the law, or both
 
 If the law that is best after its screening models randomness that a whole field shares, this limits the prediction, not the
-mean: a cheap mean is refitted without it (`pdno.model.effects`), and the law gets all of the remaining time. If it has a scale
+mean: the mean is trained again without it (`pdno.model.effects`), and the law gets the rest of the time. If it has a scale
 field, mean and law share the time. Otherwise the mean gets most of it. Where one of the two is given by the user, the other one
 is selected alone.
 """

@@ -30,7 +30,7 @@ __all__ = ["Scaled"]
 
 LOWEST = 1e-3  # σ, in units of the root mean square of the residuals
 HIGHEST = 30.0  # likewise
-PATIENCE = 5  # validations without a lower loss, of twenty, after which training ends
+PATIENCE = 5  # validations without a lower loss, of twenty, after which training is shortened
 UPDATES = 1000  # without a time limit
 BLOCK_VALUES = 2**20  # values of fields that are evaluated at a time
 

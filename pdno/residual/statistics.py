@@ -47,7 +47,7 @@ __all__ = ["Statistics"]
 
 NETWORK_SHARE = 0.65  # of the time, for the network, and for encoding all pairs with it
 LEAST_NETWORK_SHARE = 0.3  # of the time, for the network alone
-PATIENCE = 5  # validations without a lower loss, of twenty, after which training of the network ends
+PATIENCE = 5  # validations without a lower loss, of twenty, after which training is shortened
 TIMED_PAIRS = 32  # that are encoded to learn how long it takes
 MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
