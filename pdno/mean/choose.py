@@ -18,7 +18,7 @@ the cheapest is selected.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -161,13 +161,14 @@ class MeanSelection:
         self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
         return self.finished(held_out) or self.screen_networks()
 
-    def selected(self, reason: str) -> Choice:
+    def selected(self, reason: str, cheap_folds: bool = False) -> Choice:
         """Return the best candidate so far.
 
         Args:
             reason: why the selection ended.
+            cheap_folds: whether it must have out-of-fold residuals that take little time; one that ignores the input has them.
         """
-        best = self.best()
+        best = self.best([name for name, mean in self.means.items() if mean.cheap_folds or not cheap_folds])
         return self.choice(best, f"{self.title(best)} was selected: {reason}")
 
     def choice(self, name: str, reason: str) -> Choice:
@@ -325,15 +326,15 @@ class MeanSelection:
         """Whether predictions are exact up to rounding, in every channel."""
         return float(self.errors[name].mean(axis=0).max()) < EXACT
 
-    def best(self) -> str:
-        """The cheapest candidate within one standard error of the smallest error.
+    def best(self, names: Collection[str] | None = None) -> str:
+        """Return the cheapest candidate within one standard error of the smallest error, of some candidates or of all.
 
         If one number per field dominates the residuals, such as a random offset, it hides the errors of the means. Candidates
         with equal errors are then compared by the errors without the leading components of their residuals.
         """
         if not self.errors:
             raise UserError("; ".join(f"{trial.name}: {trial.description}" for trial in self.trials))
-        equal = _equal(self.errors)
+        equal = _equal({name: errors for name, errors in self.errors.items() if names is None or name in names})
         if len(equal) == 1 or self.held_out is None or self.held_out.mask is not None:
             return equal[0]
         residuals = {name: self.residuals[name] / self.unit_fields for name in equal}

@@ -98,11 +98,8 @@ class Search:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
         if laws.is_shared(best):
-            before, decomposed = choice.mean, lambda each: self._decomposed(each)[0]
-            if before.cheap_folds:
-                choice, residuals = refit(choice, self.pairs, held_out, residuals, decomposed, self.terms)
-            if not laws.has_curved_effects():
-                choice, residuals = network_without_effects(means, choice, residuals, decomposed, self.terms)
+            before = choice.mean
+            choice, residuals = self._without_effects(means, choice, residuals, held_out, laws.has_curved_effects())
             if choice.mean is not before:
                 laws = self._laws(residuals, _tried(laws))
         elif reason is None and not laws.is_shared(best):
@@ -115,6 +112,29 @@ class Search:
         self._kept(replace(choice, law=best), plan)
         selected = laws.choice() if laws.reason else laws.only(best)
         return choice, replace(selected, summary=[*selected.summary, *remarks])
+
+    def _without_effects(
+        self, means: MeanSelection, choice: Choice, residuals: MeanResiduals, held_out: Pairs, curved: bool
+    ) -> tuple[Choice, MeanResiduals]:
+        """Return the mean, trained without what whole fields share, and its residuals.
+
+        Effects are estimated from out-of-fold residuals: a network fits a part of the effects of its training pairs, which
+        would be missing. Effects that are not a multiple of one field (`curved`) are removed from cheap means only.
+        """
+
+        def decomposed(each: Choice) -> MeanResiduals:
+            return self._decomposed(each)[0]
+
+        start, before = choice, residuals
+        if not choice.mean.cheap_folds and not curved:
+            start = means.selected("its residuals are out of fold", cheap_folds=True)
+            before = decomposed(start)
+        if start.mean.cheap_folds:
+            start, before = refit(start, self.pairs, held_out, before, decomposed, self.terms)
+        if curved:
+            return start, before
+        new, after = network_without_effects(means, start, before, decomposed, self.terms)
+        return (new, after) if new.mean is not start.mean or choice.mean.cheap_folds else (choice, residuals)
 
     def _laws(self, residuals: MeanResiduals, earlier: Sequence[str] = ()) -> LawSelection:
         return LawSelection(residuals, self.gaussian, candidates(self.diffused, residuals.nodes), self.terms, earlier)
