@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -15,6 +17,7 @@ from pdno.diffusion.base import White
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.mean.choice import Choice, Trial
+from pdno.mean.choose import MeanSelection
 from pdno.model.search import LAW_SCREENING, MEAN_SHARE, SHARED_SHARE, Search
 from pdno.residual import Diffused, Gaussian, Inputs, Residuals, Rows, normals
 from pdno.residual.candidates import Candidate, candidates
@@ -166,3 +169,33 @@ def test_a_resumed_run_trains_the_selected_law_alone(select) -> None:
     assert selected.law.name == "statistics"
     a = hidden_pairs(5)[0]
     np.testing.assert_array_equal(choice.mean(a), first.mean(a))
+
+
+class Opaque(Linear):
+    """A mean whose folds are costly, as those of a network."""
+
+    cheap_folds = False
+
+
+@pytest.mark.parametrize(("curved", "is_kept", "expected"), [(False, True, "new"), (False, False, "old"), (True, True, "old")])
+def test_effects_are_estimated_from_out_of_fold_residuals(curved, is_kept, expected, monkeypatch) -> None:
+    """The mean so far is a network: residuals of the best cheap mean take the place of its in-sample residuals."""
+    pairs = Pairs.of(*hidden_pairs(120))
+    train, held_out, terms = pairs[:80], pairs[80:], Terms(progress=False, deadline=time.monotonic() + SECONDS)
+    search = Search(train, held_out, Spaces.of(pairs), (), terms, Gaussian("scalar"), Diffused())
+    means = MeanSelection(train, held_out, terms, (), "cell")
+    means.train(Linear(degree=1, sparse=False), "linear", terms)
+    means.train(Opaque(), "fno-screening", terms)
+    old, new = means.choice("fno-screening", "it is a network"), means.choice("fno-screening", "it was trained again")
+    new = replace(new, mean=deepcopy(new.mean))
+    seen: list[Choice] = []
+
+    def trained(means: Any, start: Choice, residuals: Any, *others: Any) -> tuple[Choice, Any]:
+        seen.append(start)
+        return (new, residuals) if is_kept else (start, residuals)
+
+    monkeypatch.setattr("pdno.model.search.network_without_effects", trained)
+    monkeypatch.setattr("pdno.model.search.refit", lambda start, pairs, held_out, residuals, *others: (start, residuals))
+    found, _ = search._without_effects(means, old, search._decomposed(old)[0], held_out, curved)
+    assert found.mean is {"old": old, "new": new}[expected].mean
+    assert [start.mean.cheap_folds for start in seen] == [True] * (not curved)
