@@ -102,7 +102,7 @@ class Search:
             choice, residuals = self._without_effects(means, choice, residuals, held_out, laws.has_curved_effects())
             if choice.mean is not before:
                 laws = self._laws(residuals, _tried(laws))
-        elif reason is None and not laws.is_shared(best):
+        elif reason is None:
             share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
             choice = means.selected(means.finish(self.terms.left(share)))
             residuals, remarks = self._decomposed(choice, self.terms)

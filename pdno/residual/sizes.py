@@ -4,7 +4,7 @@ import numpy as np
 
 from .._typing import Array
 
-__all__ = ["enlargement", "root_mean_square", "with_error"]
+__all__ = ["enlargement", "root_mean_square"]
 
 TINY = 1e-300
 
@@ -22,13 +22,3 @@ def enlargement(train: Array, train_mask: Array | None, new: Array, new_mask: Ar
     """Return the factor, at least 1, that gives in-sample values the size of held-out ones: (1, channel, 1, …)."""
     sizes = root_mean_square(new, new_mask), root_mean_square(train, train_mask)
     return np.maximum(sizes[0] / np.maximum(sizes[1], TINY), 1.0)
-
-
-def with_error(size: Array, new: Array) -> Array:
-    """Return sizes of in-sample fields, (sample, band), with the variance that D and the mean add on held-out fields.
-
-    It is seen in the smallest fields, those of the lowest quarter, and is the same for all: noise of different sizes hides it
-    in an average over all fields.
-    """
-    least, least_new = (np.mean(np.sort(s**2, axis=0)[: max(1, len(s) // 4)], axis=0) for s in (size, new))
-    return np.asarray(np.sqrt(size**2 + np.maximum(least_new - least, 0.0)))

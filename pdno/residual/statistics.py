@@ -41,7 +41,7 @@ from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
 from .mixture import ConditionalMixture
 from .scaled import Scaled
-from .sizes import root_mean_square, with_error
+from .sizes import root_mean_square
 
 __all__ = ["Statistics"]
 
@@ -115,8 +115,7 @@ class Statistics(ResidualLaw, Expectation):
         z_new, rest_new = (z, raw) if held_out is None else self._encoded(held_out)
         rest = np.where(self.live, enlarged(raw, rest_new, self.periodic), 0.0)  # rests of training pairs are in-sample
         self.unit = np.maximum(root_mean_square(rest)[0], TINY)
-        size_new = self._sizes(rest_new)
-        size = with_error(self._sizes(rest), size_new)
+        size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
         numbers = np.column_stack([z, np.log(size)])
         new = None if held_out is None else (self._features(held_out.inputs), np.column_stack([z_new, np.log(size_new)]))

@@ -7,7 +7,6 @@ from pdno import Training, UserError
 from pdno.learning.budget import Terms
 from pdno.mean.base import pairs_of
 from pdno.residual import Gaussian, Residuals, Rows, Statistics
-from pdno.residual.sizes import with_error
 
 QUIET = Terms(progress=False)
 LOOP = Training(updates=150, batch=32, rate=4e-3, ema=0.9)
@@ -98,12 +97,3 @@ def test_linear_statistics_have_the_offsets_and_the_sizes_of_the_rest() -> None:
     for offset, size in ((-1, 0.02), (0, 0.1), (1, 0.2)):
         assert np.mean(nearest == offset) == pytest.approx(1 / 3, abs=0.06)
         assert np.median(rough[nearest == offset]) == pytest.approx(size, rel=0.25)
-
-
-def test_sizes_of_in_sample_fields_have_the_error_of_held_out_ones() -> None:
-    """Noise has one of two sizes, and held-out fields have an error in addition."""
-    rng = np.random.default_rng(0)
-    noise, noise_new = (rng.choice([0.01, 0.2], (count, 1)) for count in (1000, 400))
-    found = with_error(noise, np.sqrt(noise_new**2 + 0.03**2))
-    np.testing.assert_allclose(found, np.sqrt(noise**2 + 0.03**2), rtol=1e-6)
-    np.testing.assert_array_equal(with_error(noise, 0.5 * noise_new), noise)
