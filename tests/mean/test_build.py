@@ -78,7 +78,8 @@ def test_instances_are_copied() -> None:
         ("kernle", r"mean 'kernle' is unknown; did you mean 'kernel'\? Expected one of auto, none, constant, linear"),
         (
             "auto",
-            "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral, local$",
+            "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral, local, "
+            "small, small-local$",
         ),
         ("zero", "mean 'zero' is unknown; expected one of .*local$"),
         (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
