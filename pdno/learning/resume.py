@@ -134,7 +134,7 @@ class Record:
             changed = ", ".join(sorted(_differences(metadata["plan"], self.plan)))
             raise UserError(f"{folder} holds a run with other settings ({changed}); choose another folder for this one")
         try:
-            state.restore(tensors, int(metadata["step"]), list(metadata["losses"]), metadata["validated"])
+            state.restore(tensors, int(metadata["step"]), list(metadata["losses"]), metadata.get("validated", ()))
         except (RuntimeError, KeyError):
             raise UserError(f"the checkpoint in {folder} belongs to another network; choose another folder") from None
         self._drop_rows_after(state.step, self.files)

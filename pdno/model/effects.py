@@ -105,10 +105,10 @@ class RandomEffect:
         """Return residual fields without the effect."""
         return np.asarray(values - np.tensordot(self.numbers(values), self.fields, 1))
 
-    def effects(self, values: Array) -> Effects:
-        """Return the effects in residual fields, with mean zero: their mean is part of m(a)."""
+    def effects(self, values: Array, centre: Array | None = None) -> Effects:
+        """Return the effects in residual fields, less a centre, (component,), that is part of m(a); default: their mean."""
         numbers = self.numbers(values)
-        return Effects(numbers - numbers.mean(axis=0), self.fields)
+        return Effects(numbers - (numbers.mean(axis=0) if centre is None else centre), self.fields)
 
 
 def refit(
@@ -179,10 +179,9 @@ def network_without_effects(
     if effect is None or _left_share(effect, train) > 1 - DOMINANT:
         return choice, residuals
     kind = min(screened, key=lambda name: screened[name])
-    numbers = effect.numbers(train)
+    centre = effect.numbers(train).mean(axis=0)
     clean, clean_new = (
-        some.with_outputs(some.u - np.tensordot(effect.numbers(values) - numbers.mean(axis=0), effect.fields, 1))
-        for some, values in ((means.pairs, train), (held_out, new))
+        some.with_outputs(some.u - effect.effects(values, centre)()) for some, values in ((means.pairs, train), (held_out, new))
     )
     network, name, begin = means.network(kind, means.is_short(kind, seconds)), f"{kind}-refitted", time.monotonic()
     try:

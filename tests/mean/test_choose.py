@@ -12,7 +12,7 @@ from pdno.evaluation.whiteness import depends_on_input, neighbour_correlation
 from pdno.learning.budget import Terms
 from pdno.mean import Kernel, Linear, Mean
 from pdno.mean.choice import Choice, Trial
-from pdno.mean.choose import CANDIDATES, KERNEL_FRACTION, SCREENING_FRACTION, SMALL, MeanSelection, choose_mean
+from pdno.mean.choose import CANDIDATES, KERNEL_FRACTION, SCREENING_FRACTION, MeanSelection, choose_mean
 
 QUICK = Training(updates=3)
 QUIET = Terms(progress=False, training=QUICK)
@@ -368,42 +368,11 @@ def test_networks_for_smooth_fields_work_on_a_coarser_mesh(sigma, expected) -> N
     assert mean(pairs.a[:2]).shape == (2, 1, 128)
 
 
-def plane(count: int, seed: int = 0) -> Pairs:
-    a = np.random.default_rng(seed).standard_normal((count, 1, 8, 8))
-    return Pairs.of(a, np.roll(a, 1, axis=-1))
-
-
-@pytest.mark.parametrize(("seconds", "kind", "is_small"), [(500.0, "slim", True), (1e6, "slim", False), (500.0, "local", True)])
-def test_in_two_dimensions_the_size_of_a_network_fits_the_time(seconds, kind, is_small) -> None:
-    """A small network took ten steps per second: there is no time for many steps of a large one in 500 seconds."""
-    selection = MeanSelection(plane(20), plane(10, seed=1), Terms(progress=False).within(seconds), (), "cell")
-    for name in ("slim", "local"):
-        mean = selection.network(name, is_short=True)
-        selection.means[f"{name}-screening"] = mean
-        mean.networks = (SimpleNamespace(updates=50),)
-        selection.trials.append(Trial(f"{name}-screening", 0.5, "", 5.0))
-    is_short = selection.is_short(kind, seconds)
-    assert is_short == is_small
-    assert (selection.network(kind, is_short).network == SMALL[kind]) == is_small
-
-
 def test_networks_that_are_tried_depend_on_the_dimension(stopped_clock) -> None:
     class Plane(Scripted):
         def __init__(self) -> None:
             super().__init__(dict.fromkeys(("linear", "kernel", "slim-screening", "local-screening", "slim", "local"), 0.1))
-            self.pairs = plane(20)
+            self.pairs = Pairs.of(np.zeros((20, 1, 8, 8)), np.zeros((20, 1, 8, 8)))
 
     choice = Plane().result()
     assert names(choice)[3:5] == ["slim-screening", "local-screening"]
-
-
-def test_the_size_of_a_network_does_not_change_if_a_run_is_resumed(tmp_path) -> None:
-    """A finished screening is only read again, which takes no time: its pace is that of its first session."""
-    (tmp_path / "slim-screening").mkdir()
-    (tmp_path / "slim-screening" / "times.jsonl").write_text('{"step": 50, "seconds": 5.0}\n')
-    terms = Terms(progress=False, run=tmp_path).within(500.0)
-    selection = MeanSelection(plane(20), plane(10, seed=1), terms, (), "cell")
-    selection.means["slim-screening"] = mean = selection.network("slim", is_short=True)
-    mean.networks = (SimpleNamespace(updates=50),)
-    selection.trials.append(Trial("slim-screening", 0.5, "", 0.01))
-    assert selection.is_short("slim", 500.0)
