@@ -20,6 +20,7 @@ from ..basis import Kind
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
+from ..evaluation.bands import Regression
 from ..grid import Axis, Grid, interpolate
 from ..learning.budget import Terms
 from ..learning.loop import Objective
@@ -58,6 +59,7 @@ class Network(Mean):
     name: ClassVar[str] = "network"
     accepts_missing: ClassVar[bool] = True
     cheap_folds = False
+    regression: Regression | None = None
 
     def __init__(
         self,
@@ -103,7 +105,10 @@ class Network(Mean):
             return relative_error(net, some, terms.seed if purpose == "train" else None)
 
         net.train(objective, pairs, held_out, training, terms, {"symmetries": _names(self.symmetries), "points": self.points})
-        self.networks = (net,)
+        self.networks, self.regression = (net,), None
+        if training.patience and held_out and held_out.mask is None:
+            prediction = _evaluated(net, held_out.a, held_out.scalars)
+            self.regression = Regression.of(held_out.u, prediction, tuple(kind == "periodic" for kind in spaces.kind))
         return self
 
     def _coarse(self, pairs: Pairs) -> Pairs:
@@ -130,6 +135,8 @@ class Network(Mean):
                 "training; give the same channels and scalars on the same grid"
             )
         out = _evaluated(net, x, scalars)
+        if self.regression is not None:
+            out = self.regression(out)
         return out if self.points is None else self._moved(out, a.shape[2:])
 
     def residuals(
@@ -164,7 +171,8 @@ class Network(Mean):
         training = None if self.training is None else asdict(self.training)
         settings: dict[str, Any] = {"symmetries": _names(self.symmetries), "kind": kind, "normalise": list(self.normalise)}
         settings |= {"training": training, "budget": self.budget, "points": self.points}
-        return State(settings, {}, {"network": self.trained.state()})
+        parts = {"network": self.trained.state()}
+        return State(settings, {}, parts if self.regression is None else {**parts, "regression": self.regression.state()})
 
     @classmethod
     def from_state(cls, state: State, network: nn.Module | None = None) -> Self:
@@ -181,6 +189,8 @@ class Network(Mean):
         new = cls(saved.settings["network"] if network is None else network, **{**settings, "training": training})
         spaces = Spaces.from_state(saved.parts["spaces"])
         new.networks = (NetworkOnPairs.from_state(saved, False, network, elements_of(new.symmetries, spaces)),)
+        if "regression" in state.parts:
+            new.regression = Regression.from_state(state.parts["regression"])
         return new
 
 

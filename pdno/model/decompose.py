@@ -17,11 +17,11 @@ from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
+from ..evaluation.bands import enlarged
 from ..evaluation.principal import leading
 from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
-from ..residual.bands import enlarged
 from ..residual.choose import MeanResiduals
 from ..residual.law import Residuals
 from ..residual.sizes import root_mean_square

@@ -24,7 +24,7 @@ from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from .build import LAWS
 from .candidates import LINEAR, Candidate, candidates
-from .compare import SCORE_MEMBERS, Difference, held_out_scores
+from .compare import SCORE_MEMBERS, Difference, held_out_scores, is_evident
 from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
@@ -195,8 +195,10 @@ class LawSelection:
                 continue
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
             if seconds is not None and seconds < FEWEST_SECONDS:
-                self._skip(each.name, "there was no time for it")
-                continue
+                if each.name != LINEAR or (self.terms.left() or 0.0) < 2 * FEWEST_SECONDS:  # which needs no training
+                    self._skip(each.name, "there was no time for it")
+                    continue
+                seconds = FEWEST_SECONDS
             self._train(each.name, each.make, self.terms.below(f"{each.name}-screening").within(seconds))
         return self
 
@@ -317,7 +319,18 @@ class LawSelection:
     def _gains(self, old: str) -> dict[str, float]:
         """Return the laws that are better than this one by more than chance allows, and by which share of its score."""
         differences = {name: self._difference(old, name) for name, trial in self.trials.items() if trial.law is not None}
-        return {name: each.gain for name, each in differences.items() if each is not None and each.is_decisive}
+        return {
+            name: each.gain
+            for name, each in differences.items()
+            if each is not None and (each.is_decisive or (self._is_evident(name, old) and not each.is_worse))
+        }
+
+    def _is_evident(self, name: str, old: str) -> bool:
+        """Whether the numbers that whole fields share, which this law models and the old one does not, are not Gaussian."""
+        law, held_out = self.trials[name].law, self.residuals.held_out
+        if law is None or law.evidence is None or held_out is None or old == Resampled.name:
+            return False
+        return law.explained > PROMISING and is_evident(law.evidence, held_out.pairs.labels())
 
     def _difference(self, old: str, new: str) -> Difference | None:
         """Return the difference of two scores; None if one has not been measured."""
@@ -360,6 +373,8 @@ class LawSelection:
             score = "Scores (⅓ (CRPS + energy score + that of increments)) on held-out pairs, relative to Gaussian residuals"
             ratios = f"{score}: {', '.join(compared)}"
             result = "no other law is better than chance allows" if best == "gaussian" else f"the law {best!r} was kept"
+            if self._is_evident(best, "gaussian"):
+                result += ": what whole fields share is not Gaussian by its likelihood on held-out pairs"
             sentences.append(f"{ratios}; {result}.")
         law = self.trials[best].law
         if law is not None and best != "gaussian":

@@ -149,6 +149,7 @@ class ResidualLaw(ABC):
         explained: share of the variance of held-out residuals that a few numbers per field explain; 0 for other laws.
         shared: share of what as many principal components of the residuals leave unexplained, that these numbers explain: what
             further training of a law with such numbers may gain.
+        evidence: log-likelihood of these numbers less that of a Gaussian, for each held-out pair; None for other laws.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
@@ -163,6 +164,7 @@ class ResidualLaw(ABC):
     networks: tuple[NetworkOnPairs, ...] = ()
     explained: float = 0.0
     shared: float = 0.0
+    evidence: Array | None = None
 
     @abstractmethod
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:

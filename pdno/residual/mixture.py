@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 import torch
+from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 from .._typing import Array
@@ -140,6 +141,20 @@ class ConditionalMixture:
         """Return standardised values in units of z, within the range of the training values and two widths of the kernel."""
         low, high = self.values.min(axis=0) - 2 * self.widths, self.values.max(axis=0) + 2 * self.widths
         return np.asarray(self.centre + self.spread * np.clip(z, low, high))
+
+    def over_gaussian(self, z: Array, count: int) -> Array:
+        """Return the log of the kernel density of the first numbers of z, less that of a Gaussian.
+
+        Args:
+            z: of held-out pairs, (sample, K).
+            count: of these numbers that are compared.
+
+        Returns:
+            (sample,).
+        """
+        values, points = self.values[:, :count], ((z - self.centre) / self.spread)[:, :count]
+        gaussian = multivariate_normal(values.mean(axis=0), np.cov(values.T), allow_singular=True)
+        return np.asarray(_kernel_log_density(values, self.widths[:count], points) - np.atleast_1d(gaussian.logpdf(points)))
 
     def describe(self) -> str:
         """Describe the distribution in a few words."""

@@ -2,14 +2,13 @@ r"""Statistics first: the few numbers that a whole residual field shares, then t
 
     (z, s) ~ p(z, s | a),        u − m(a) = D(a, m(a), z) + Σ_b exp(s_b) e_b
 
-z = E(u − m(a), a, m(a)) are the K numbers from which a network D reconstructs residuals best (`pdno.nn.bottleneck`): the branch
-of the solution, the place of a front, a parameter of the equation that is not in a, an offset of the whole field. s are the log
-sizes of the smooth and of the rough part of the rest (`pdno.residual.bands`), and e the rest at unit sizes, drawn from another
-residual law given a, m(a) + D, z and s. The joint distribution of z and s is a conditional mixture (`pdno.residual.mixture`).
+z = E(u − m(a), a, m(a)) are the K numbers from which D reconstructs residuals best (`pdno.residual.autoencoder`): the branch of
+the solution, the place of a front, a parameter of the equation that is not in a, an offset of the whole field. s are the log
+sizes of the rest in bands of wavelengths (`pdno.evaluation.bands`), and e the rest at unit sizes, drawn from another residual
+law given a, m(a) + D, z and s. The joint distribution of z and s is a conditional mixture (`pdno.residual.mixture`).
 This is the paper's cascade, coarse to fine, with a coarse part of a few numbers; a member takes one evaluation of D.
 """
 
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -23,19 +22,15 @@ from .._typing import Array
 from ..data.spaces import Spaces
 from ..draw import generator
 from ..errors import UserError
-from ..evaluation.principal import principal, stride
+from ..evaluation.bands import COARSE, Bands, enlarged
+from ..evaluation.principal import principal
 from ..learning.budget import Terms
-from ..learning.loop import Objective
-from ..learning.network import NetworkOnPairs
-from ..learning.normalisation import Normalisation
-from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
-from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
 from ..work.state import State
-from .bands import COARSE, Bands, enlarged
+from .autoencoder import LINEAR, MOST_LATENTS, Autoencoder
 from .compare import Difference
-from .condition import Features, network_fields, network_pairs
+from .condition import Features
 from .copula import Copula
 from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
@@ -45,19 +40,12 @@ from .sizes import root_mean_square
 
 __all__ = ["Statistics"]
 
-NETWORK_SHARE = 0.65  # of the time, for the network, and for encoding all pairs with it
-LEAST_NETWORK_SHARE = 0.3  # of the time, for the network alone
-PATIENCE = 5  # validations without a lower loss, of twenty, after which training is shortened
-TIMED_PAIRS = 32  # that are encoded to learn how long it takes
-MIXTURE_SHARE = 0.25  # of the time after that, for the mixture
+MIXTURE_SHARE = 0.25  # of the time after the training of D, for the mixture
 MIXTURE_UPDATES = 3  # per update of the network, if their number is given
 MIXTURE_SECONDS = 15.0  # at most for the mixture
-BLOCK_VALUES = 2**20  # values of fields that are encoded at a time
 MEAN_DRAWS = 512  # of z, for the mean
 FEWEST_MEAN_DRAWS = 64  # for large fields
 MEAN_VALUES = 2**20  # of fields that are averaged for the mean, unless there are fewer than that of the fewest draws
-MOST_LATENTS = 4  # K, at most, if it is counted
-LEAST_VARIANCE = 0.05  # share of the variance of a component that counts
 LEAST_BEYOND = 0.02  # of the variance, that z explains beyond principal components; less is chance
 SHARED_PAIRS = 100  # held-out pairs on which the share of z is measured
 FEWEST_SHARED_PAIRS = 16  # of large fields
@@ -99,6 +87,7 @@ class Statistics(ResidualLaw, Expectation):
         self.rest_candidates = (Gaussian(), Copula(), Scaled(training=training)) if rest is None else (deepcopy(rest),)
         self.rest: ResidualLaw = self.rest_candidates[0]
         self._spaces = Spaces((), (0,))
+        self._autoencoder: Autoencoder | None = None
         self.unit = np.ones(1)  # size of the rest for each channel, (channel, 1, …)
         self.live = np.ones(1, bool)  # where residuals are not always 0, or missing, (channel, *grid)
         self._features = Features((), ())
@@ -109,8 +98,10 @@ class Statistics(ResidualLaw, Expectation):
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         self._check(residuals)
         self._spaces = residuals.spaces
-        self._train(residuals, held_out, terms)
+        latents = None if self.count_latents else self.latents
         self.live = np.asarray((residuals.values != 0).any(axis=0))
+        auto = self._autoencoder = Autoencoder.learn(residuals, held_out, terms, latents, self.network, self.training)
+        self.latents, self.networks = auto.latents, (auto.net,)
         z, raw = self._encoded(residuals)
         z_new, rest_new = (z, raw) if held_out is None else self._encoded(held_out)
         rest = np.where(self.live, enlarged(raw, rest_new, self.periodic), 0.0)  # rests of training pairs are in-sample
@@ -124,6 +115,7 @@ class Statistics(ResidualLaw, Expectation):
         seconds = terms.left_here(MIXTURE_SHARE)
         seconds = None if seconds is None else min(seconds, MIXTURE_SECONDS)
         self.mixture.learn(self._features(residuals.inputs), numbers, new, terms.seed, seconds)
+        self.evidence = None if new is None else self.mixture.over_gaussian(new[1], self.latents)
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, raw, rest, size), later, terms.below("rest"))
         if held_out is not None:
@@ -159,105 +151,21 @@ class Statistics(ResidualLaw, Expectation):
         if mask is not None and (mask != mask[:1]).any():
             raise UserError("statistics of fields need outputs at the same nodes in all samples; use law='gaussian'")
 
-    def _train(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> None:
-        pairs = network_pairs(residuals, self._spaces, residuals.values)
-        validation = None if held_out is None else network_pairs(held_out, self._spaces, held_out.values)
-        spaces = Spaces.of(pairs, kind=self._spaces.kind)
-        values = Normalisation.of(pairs.u, "scalar").normalise(pairs.u)
-        of_r, variances = principal(values, COMPONENTS)
-        if self.count_latents:
-            self.latents = int(np.clip((variances > LEAST_VARIANCE).sum(), 1, MOST_LATENTS))
-        net = NetworkOnPairs.build(self._module(spaces, terms.seed), pairs, spaces, terms)
-        self.networks = (net,)
-        some = np.arange(0, len(pairs), stride(pairs.a))
-        conditions = net.rows(pairs)(some)[0][:, self.bottleneck.observed :].double().cpu().numpy()
-        self.bottleneck.start(*(net.tensor(directions) for directions in (of_r, principal(conditions, COMPONENTS)[0])))
-        if self.network == "linear":
-            return
-        training = self.training
-        if training is None:
-            cheap = self._kind(spaces) == "fno"  # a step of the UNet takes as long as its batch is large
-            rate, batch = (4e-3, 32) if cheap else (2e-3, 16)
-            training = Training(rate=rate, batch=batch, ema=0.998, validations=20, patience=PATIENCE)
-        share = terms if (left := terms.left()) is None else terms.within(self._training_seconds(residuals, held_out, left))
-
-        def objective(some: Any, purpose: str) -> Objective:
-            get = net.rows(some)
-
-            def loss(network: Any, rows: BatchRows, first: int, step: int) -> Tensor:
-                a, r, mask = get(rows, first, step)
-                eta = net.tensor(
-                    generator(terms.seed, f"{purpose}/jitter", first, step).standard_normal((len(rows), self.latents))
-                )
-                constant = eta.reshape(*eta.shape, *(1,) * (a.ndim - 2)).expand(*eta.shape, *a.shape[2:])
-                error = network(torch.cat([a, constant], 1)) - r
-                error = error if mask is None else error * mask
-                sizes: Tensor = error.flatten(1).square().mean(1).add(1e-8).sqrt()
-                return sizes.mean()
-
-            return loss
-
-        settings = {"latents": self.latents, "kind": self._kind(spaces)}
-        net.train(objective, pairs, validation, training, share, settings)
-
-    def _training_seconds(self, residuals: Residuals, held_out: Residuals | None, left: float) -> float:
-        """Return the time for training D: a share of what is left after all pairs will have been encoded once."""
-        some, begin = residuals[:TIMED_PAIRS], time.monotonic()
-        self._encoded(some)
-        pace = (time.monotonic() - begin) / len(some)
-        count = len(residuals) + (0 if held_out is None else len(held_out))
-        return max(NETWORK_SHARE * left - count * pace, LEAST_NETWORK_SHARE * left)
-
     @property
-    def net(self) -> NetworkOnPairs:
-        """The trained network.
+    def autoencoder(self) -> Autoencoder:
+        """E and D.
 
         Raises:
             UserError: before training.
         """
-        if not self.networks:
+        if self._autoencoder is None:
             raise UserError("this law has not been trained; call learn(residuals, held_out, terms) first")
-        return self.networks[0]
+        return self._autoencoder
 
-    @property
-    def bottleneck(self) -> Bottleneck | LinearBottleneck:
-        """Encoder and decoder."""
-        module: Bottleneck | LinearBottleneck = self.net.module  # type: ignore[assignment]
-        return module
-
-    def _kind(self, spaces: Spaces) -> str:
-        return ("small" if len(spaces.u_shape) == 3 else "fno") if self.network == "auto" else self.network
-
-    def _module(self, spaces: Spaces, seed: int) -> Bottleneck | LinearBottleneck:
-        if self.network == "linear":
-            return LinearBottleneck(spaces.u_shape[1:], spaces.channels, spaces.u_shape[0], self.latents)
-        sizes = {"in_channels": spaces.channels + self.latents, "out_channels": spaces.u_shape[0], "latents": self.latents}
-        return Bottleneck(spaces.u_shape[1:], **sizes, kind=self._kind(spaces), seed=seed, periodic=self.periodic)
-
-    @torch.no_grad()
     def _encoded(self, residuals: Residuals) -> tuple[Array, Array]:
-        """Return z and the rest of each pair, (sample, K) and (sample, channel, *grid)."""
-        module, net = self.bottleneck, self.net
-        module.eval()
-        pairs = network_pairs(residuals, self._spaces, residuals.values)
-        get, size = net.rows(pairs), max(1, BLOCK_VALUES // pairs.a[0].size)
-        found, rests = [], []
-        for first in range(0, len(pairs), size):
-            rows = np.arange(first, min(first + size, len(pairs)))
-            x = get(rows)[0]
-            z = module.encode(x)
-            found.append(z.double().cpu().numpy())
-            rests.append(residuals.values[rows] - self._decoded(x[:, module.observed :], z))
-        rest = np.concatenate(rests)
-        return np.concatenate(found), np.where(self.live, rest, 0.0)
-
-    def _decoded(self, condition: Tensor, z: Tensor) -> Array:
-        """Return D in units of u."""
-        values = self.bottleneck.decode(condition, z).double().cpu().numpy()
-        if self.network != "linear":
-            return np.asarray(self.net.normalisations["u"].restore(values))
-        own, count = self.net.normalisations["a"], self.bottleneck.observed  # of r, as the encoder sees it
-        return np.asarray(values * own.std[:count] + own.mean[:count])
+        """Return z and the rest of each pair, which is 0 where residuals are."""
+        z, rest = self.autoencoder.encoded(residuals)
+        return z, np.where(self.live, rest, 0.0)
 
     @property
     def periodic(self) -> tuple[bool, ...]:
@@ -295,20 +203,17 @@ class Statistics(ResidualLaw, Expectation):
 
     # Sampling
 
-    @torch.no_grad()
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
         ignored_settings(sampling)
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
         numbers = mixture(rows.places, *_draws(rows, self.latents + self.bands.count))
         z, size = numbers[:, : self.latents], np.exp(numbers[:, self.latents :])
-        places = torch.as_tensor(rows.places)
-        field = self._decoded(condition[places], self.net.tensor(z))
         some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
+        field = self._decoded(condition[torch.as_tensor(rows.places)], z, some.mean)
         inner = self._inner(some, some.mean + field, z, size)
         e = np.where(self.live, self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places)))), 0.0)
         return np.where(self.live, field + self.bands.multiplied(e, (size / self._sizes(e))[:, None]), 0.0)
 
-    @torch.no_grad()
     def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
         """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
@@ -322,39 +227,35 @@ class Statistics(ResidualLaw, Expectation):
         for place in range(len(inputs)):
             z = mixture(np.full(len(uniform), place), uniform, normal)[:, : self.latents]
             parts = [z[low : low + size] for low in range(0, len(z), size)]
-            fields = (self._decoded(condition[[place] * len(part)], self.net.tensor(part)).sum(axis=0) for part in parts)
+            mean = inputs.mean[[place]]
+            fields = (self._decoded(condition[[place] * len(part)], part, mean).sum(axis=0) for part in parts)
             out[place] = sum(fields) / len(z)
         return out
 
     def _prepared(self, inputs: Inputs) -> tuple[Tensor, Callable[[Array, Array, Array], Array]]:
         """Return the condition of D, and the mixture, for each input."""
-        fields, net = network_fields(inputs, self._spaces), self.net
-        zeros = np.zeros((len(inputs), self._spaces.u_shape[0], *fields.shape[2:]))
-        condition = net.condition(np.concatenate([zeros, fields], axis=1), inputs.scalars)[:, self.bottleneck.observed :]
-        return condition, self.mixture.prepare(self._features(inputs))
+        return self.autoencoder.condition(inputs), self.mixture.prepare(self._features(inputs))
+
+    def _decoded(self, condition: Tensor, z: Array, mean: Array) -> Array:
+        return self.autoencoder.decoded(condition, self.autoencoder.net.tensor(z), mean)
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)
-        return int(self.network != "linear") + max(self.rest.evaluations(**sampling), len(self.rest.networks))
+        return int(self.network != LINEAR) + max(self.rest.evaluations(**sampling), len(self.rest.networks))
 
     def describe(self) -> str:
         """Describe the law in a sentence."""
         numbers = f"{self.latents} number{'s' if self.latents > 1 else ''} that a whole field shares and the sizes of the rest"
         return (
-            f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from {self._decoder_in_words()}. "
+            f"Statistics first: {numbers} from {self.mixture.describe()}, then the field from {self.autoencoder.describe()}. "
             f"The rest: {self.rest.describe()}"
         )
-
-    def _decoder_in_words(self) -> str:
-        if self.network == "linear":
-            return "principal components"
-        return f"a network with {self.net.parameters:,} parameters, trained for {self.net.updates} steps"
 
     # Saving
 
     def state(self) -> State:
-        settings = {"latents": self.latents, "network": self._kind(self.net.spaces)}
-        parts = {"net": self.net.state(), "spaces": self._spaces.state(), "features": self._features.state()}
+        settings = {"latents": self.latents, "network": self.autoencoder.network}
+        parts = {"autoencoder": self.autoencoder.state(), "spaces": self._spaces.state(), "features": self._features.state()}
         parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
         return State(settings, {"unit": self.unit, "live": self.live.astype(np.uint8)}, parts)
 
@@ -369,9 +270,8 @@ class Statistics(ResidualLaw, Expectation):
         new = cls(**state.settings)
         new._spaces, new.unit = Spaces.from_state(state.parts["spaces"]), np.asarray(state.arrays["unit"])
         new.live = np.asarray(state.arrays["live"]) > 0
-        saved = state.parts["net"]
-        module = new._module(Spaces.from_state(saved.parts["spaces"]), 0)
-        new.networks = (NetworkOnPairs.from_state(saved, False, module),)
+        new._autoencoder = Autoencoder.from_state(state.parts["autoencoder"])
+        new.networks = (new.autoencoder.net,)
         new._features = Features.from_state(state.parts["features"])
         new.mixture = ConditionalMixture.from_state(state.parts["mixture"])
         new.rest_candidates = (new.rest,) = ((law or _rest_from_state)(state.parts["rest"]),)

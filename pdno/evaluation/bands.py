@@ -9,15 +9,17 @@ by a number.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from .._typing import Array
 from ..basis import fields, modes, squared_waves
+from ..work.state import State
 
-__all__ = ["COARSE", "Bands", "enlarged"]
+__all__ = ["COARSE", "OCTAVES", "Bands", "Regression", "enlarged"]
 
-COARSE = (0.25,)  # smooth and rough
+COARSE = (0.25, 0.5)  # smooth, rough, and noise of neighbouring nodes
 OCTAVES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 FEWEST_MODES = 4  # of a band; smaller ones are joined to the next
 TINY = 1e-300
@@ -67,6 +69,11 @@ class Bands:
         c = np.square(modes(e, self.periodic)).mean(axis=0).reshape(e.shape[1], -1)
         return np.stack([c[:, self._number == b].mean(axis=1) for b in range(self.count)], axis=1)
 
+    def products(self, x: Array, y: Array) -> Array:
+        """Return the inner products ⟨x_b, y_b⟩ of the bands of two fields: (sample, channel, band)."""
+        c = (modes(x, self.periodic) * modes(y, self.periodic)).reshape(*x.shape[:2], -1)
+        return np.stack([c[..., self._number == b].sum(axis=-1) for b in range(self.count)], axis=-1)
+
     def multiplied(self, e: Array, factors: Array) -> Array:
         """Return fields with each band multiplied by its factor, (sample or 1, channel or 1, band)."""
         if self.count == 1:
@@ -88,3 +95,56 @@ def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
     octaves = Bands(train.shape[2:], periodic, OCTAVES)
     factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(train), TINY), 1.0))
     return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors[None]), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    r"""The regression of fields on their predictions, band by band.
+
+        m ↦ μ + Σ_b c_b (m − μ)_b,        c_b = ⟨(u − μ)_b, (m − μ)_b⟩ / ⟨(m − μ)_b, (m − μ)_b⟩
+
+    Errors of a prediction that are independent of u make it too large, most of all at short wavelengths. After the regression
+    its errors are uncorrelated with it, so that the prediction plus an independent draw of its errors is as rough as u.
+
+    Args:
+        bands: of the modes.
+        centre: μ, (channel, 1, …).
+        factors: c, (channel, band).
+    """
+
+    bands: Bands
+    centre: Array
+    factors: Array
+
+    @classmethod
+    def of(cls, u: Array, prediction: Array, periodic: tuple[bool, ...]) -> Self:
+        """Return the regression of fields of new pairs, (sample, channel, *grid), on their predictions.
+
+        c_b is larger than its estimate by one standard error, and within [0, 1]: a prediction is not enlarged, and is made
+        smaller only if that is not by chance.
+        """
+        bands = Bands(u.shape[2:], periodic, OCTAVES)
+        centre = u.mean(axis=(0, *range(2, u.ndim)), keepdims=True)[0]
+        m = prediction - centre
+        products, squares = bands.products(u - prediction, m), bands.products(m, m)
+        total = np.maximum(squares.sum(axis=0), TINY)
+        excess = products.sum(axis=0) / total
+        stderr = np.sqrt(np.square(products - excess * squares).sum(axis=0)) / total
+        return cls(bands, centre, np.clip(1 + excess + stderr, 0.0, 1.0))
+
+    def __call__(self, prediction: Array) -> Array:
+        """Return the regression of fields (sample, channel, *grid)."""
+        if (self.factors == 1).all():
+            return prediction
+        return np.asarray(self.centre + self.bands.multiplied(prediction - self.centre, self.factors[None]))
+
+    def state(self) -> State:
+        """Return what `from_state` restores."""
+        settings = {"grid": list(self.bands.grid), "periodic": list(self.bands.periodic)}
+        return State(settings, {"centre": self.centre, "factors": self.factors})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what `state` returned."""
+        bands = Bands(tuple(state.settings["grid"]), tuple(state.settings["periodic"]), OCTAVES)
+        return cls(bands, np.asarray(state.arrays["centre"]), np.asarray(state.arrays["factors"]))
