@@ -12,15 +12,19 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from scipy.optimize import nnls
+from scipy.spatial import KDTree
 
 from .._typing import Array
 from ..basis import fields, modes, squared_waves
 from ..work.state import State
 
-__all__ = ["COARSE", "OCTAVES", "Bands", "Regression", "enlarged"]
+__all__ = ["COARSE", "OCTAVES", "Bands", "Regression", "enlarged", "matched"]
 
 COARSE = (0.25, 0.5)  # smooth, rough, and noise of neighbouring nodes
 OCTAVES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+FEWEST_MATCHED = 50  # fields, below which sizes of all are compared
+NEAREST = 25  # fields that one is compared with
 FEWEST_MODES = 4  # of a band; smaller ones are joined to the next
 TINY = 1e-300
 
@@ -95,6 +99,37 @@ def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
     octaves = Bands(train.shape[2:], periodic, OCTAVES)
     factors = np.sqrt(np.maximum(octaves.power(new) / np.maximum(octaves.power(train), TINY), 1.0))
     return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors[None]), 0.0)
+
+
+def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, periodic: tuple[bool, ...]) -> Array:
+    """Return in-sample fields with the sizes of held-out ones in each octave of wavenumbers, if these are larger.
+
+        p_new ≈ α p + δ,        α ≥ 1, δ ≥ 0
+
+    p is the power of an octave. A prediction fits a part of the noise of its training pairs, which is a share of it (α); its
+    error adds the same to all fields (δ), which is much for fields with little noise. Held-out fields are compared with the
+    in-sample ones that have the nearest numbers, because noise may depend on these, by least squares of p_new/p.
+
+    Args:
+        train: in-sample residuals, (sample, channel, *grid).
+        new: those of held-out pairs, likewise.
+        numbers: of each field of `train`, (sample, number).
+        numbers_new: of each field of `new`, likewise.
+        periodic: whether each axis is periodic.
+    """
+    if len(new) < FEWEST_MATCHED or len(train) < FEWEST_MATCHED:
+        return enlarged(train, new, periodic)
+    octaves = Bands(train.shape[2:], periodic, OCTAVES)
+    unit = np.maximum(numbers.std(axis=0), TINY)
+    near = KDTree(numbers / unit).query(numbers_new / unit, min(NEAREST, len(train)))[1]
+    power, power_new = (np.maximum(octaves.products(e, e), TINY) for e in (train, new))
+    expected = power[near].mean(axis=1)
+    factors = np.empty(power.shape)
+    for place in np.ndindex(*power.shape[1:]):
+        p, ratio = expected[:, *place], power_new[:, *place] / expected[:, *place]
+        (excess, delta), _ = nnls(np.column_stack([np.ones(len(p)), p.mean() / p]), ratio - 1)
+        factors[:, *place] = np.sqrt(1 + excess + delta * p.mean() / power[:, *place])
+    return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,7 @@
 r"""An autoencoder of residual fields: z = E(u − m(a), a, m(a)), and the field D(a, m(a), z) that it stands for.
 
-E and D are trained together so that D reconstructs residuals from K numbers (`pdno.nn.bottleneck`). Then u is regressed on
-m(a) + D in each octave of wavenumbers, on held-out pairs (`pdno.evaluation.bands`), and D is this regression less m(a): what is
-left of u is uncorrelated with it.
+E and D are trained together so that D reconstructs residuals from K numbers (`pdno.nn.bottleneck`). Then residuals of held-out
+pairs are regressed on D in each octave of wavenumbers (`pdno.evaluation.bands`): what is left of them is uncorrelated with D.
 """
 
 import time
@@ -47,7 +46,7 @@ class Autoencoder:
         spaces: of the pairs.
         latents: K.
         network: kind of D.
-        regression: of u on m(a) + D; None for none.
+        regression: of residuals on D; None for none.
     """
 
     def __init__(
@@ -90,8 +89,8 @@ class Autoencoder:
         if kind != LINEAR:
             new._train(residuals, held_out, terms, training)
         if held_out is not None and held_out.mask is None:
-            u = held_out.inputs.mean + held_out.values
-            new.regression = Regression.of(u, u - new.encoded(held_out)[1], _periodic(inner))
+            rest = new.encoded(held_out)[1]
+            new.regression = Regression.of(held_out.values, held_out.values - rest, _periodic(inner))
         return new
 
     def _train(self, residuals: Residuals, held_out: Residuals | None, terms: Terms, training: Training | None) -> None:
@@ -140,7 +139,7 @@ class Autoencoder:
         """Return z and what D leaves of each residual, (sample, K) and (sample, channel, *grid)."""
         module, net = self.bottleneck, self.net
         module.eval()
-        pairs, mean = network_pairs(residuals, self.spaces, residuals.values), residuals.inputs.mean
+        pairs = network_pairs(residuals, self.spaces, residuals.values)
         get, size = net.rows(pairs), max(1, BLOCK_VALUES // pairs.a[0].size)
         found, rests = [], []
         for first in range(0, len(pairs), size):
@@ -148,7 +147,7 @@ class Autoencoder:
             x = get(rows)[0]
             z = module.encode(x)
             found.append(z.double().cpu().numpy())
-            rests.append(residuals.values[rows] - self.decoded(x[:, module.observed :], z, mean[rows]))
+            rests.append(residuals.values[rows] - self.decoded(x[:, module.observed :], z))
         return np.concatenate(found), np.concatenate(rests)
 
     def condition(self, inputs: Inputs) -> Tensor:
@@ -158,21 +157,15 @@ class Autoencoder:
         return self.net.condition(np.concatenate([zeros, fields], axis=1), inputs.scalars)[:, self.bottleneck.observed :]
 
     @torch.no_grad()
-    def decoded(self, condition: Tensor, z: Tensor, mean: Array) -> Array:
-        """Return D in units of u.
-
-        Args:
-            condition: of the rows of z.
-            z: (row, K).
-            mean: m(a), (row or 1, channel, *grid).
-        """
+    def decoded(self, condition: Tensor, z: Tensor) -> Array:
+        """Return D in units of u, given the conditions of the rows of z, (row, K)."""
         values = self.bottleneck.decode(condition, z).double().cpu().numpy()
         if self.network == LINEAR:
             own, count = self.net.normalisations["a"], self.bottleneck.observed  # of r, as the encoder sees it
             values = values * own.std[:count] + own.mean[:count]
         else:
             values = self.net.normalisations["u"].restore(values)
-        return np.asarray(values if self.regression is None else self.regression(mean + values) - mean)
+        return np.asarray(values if self.regression is None else self.regression(values))
 
     def describe(self) -> str:
         """Describe D in a few words."""

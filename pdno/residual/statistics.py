@@ -22,7 +22,7 @@ from .._typing import Array
 from ..data.spaces import Spaces
 from ..draw import generator
 from ..errors import UserError
-from ..evaluation.bands import COARSE, Bands, enlarged
+from ..evaluation.bands import COARSE, Bands, matched
 from ..evaluation.principal import principal
 from ..learning.budget import Terms
 from ..learning.settings import Training
@@ -104,7 +104,9 @@ class Statistics(ResidualLaw, Expectation):
         self.latents, self.networks = auto.latents, (auto.net,)
         z, raw = self._encoded(residuals)
         z_new, rest_new = (z, raw) if held_out is None else self._encoded(held_out)
-        rest = np.where(self.live, enlarged(raw, rest_new, self.periodic), 0.0)  # rests of training pairs are in-sample
+        rest = np.where(
+            self.live, matched(raw, rest_new, z, z_new, self.periodic), 0.0
+        )  # rests of training pairs are in-sample
         self.unit = np.maximum(root_mean_square(rest)[0], TINY)
         size, size_new = self._sizes(rest), self._sizes(rest_new)
         self._features = Features.of(residuals.inputs)
@@ -209,7 +211,7 @@ class Statistics(ResidualLaw, Expectation):
         numbers = mixture(rows.places, *_draws(rows, self.latents + self.bands.count))
         z, size = numbers[:, : self.latents], np.exp(numbers[:, self.latents :])
         some = Inputs(inputs.a[rows.places], inputs.mean[rows.places], _taken(inputs.scalars, rows.places))
-        field = self._decoded(condition[torch.as_tensor(rows.places)], z, some.mean)
+        field = self._decoded(condition[torch.as_tensor(rows.places)], z)
         inner = self._inner(some, some.mean + field, z, size)
         e = np.where(self.live, self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places)))), 0.0)
         return np.where(self.live, field + self.bands.multiplied(e, (size / self._sizes(e))[:, None]), 0.0)
@@ -227,8 +229,7 @@ class Statistics(ResidualLaw, Expectation):
         for place in range(len(inputs)):
             z = mixture(np.full(len(uniform), place), uniform, normal)[:, : self.latents]
             parts = [z[low : low + size] for low in range(0, len(z), size)]
-            mean = inputs.mean[[place]]
-            fields = (self._decoded(condition[[place] * len(part)], part, mean).sum(axis=0) for part in parts)
+            fields = (self._decoded(condition[[place] * len(part)], part).sum(axis=0) for part in parts)
             out[place] = sum(fields) / len(z)
         return out
 
@@ -236,8 +237,8 @@ class Statistics(ResidualLaw, Expectation):
         """Return the condition of D, and the mixture, for each input."""
         return self.autoencoder.condition(inputs), self.mixture.prepare(self._features(inputs))
 
-    def _decoded(self, condition: Tensor, z: Array, mean: Array) -> Array:
-        return self.autoencoder.decoded(condition, self.autoencoder.net.tensor(z), mean)
+    def _decoded(self, condition: Tensor, z: Array) -> Array:
+        return self.autoencoder.decoded(condition, self.autoencoder.net.tensor(z))
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)

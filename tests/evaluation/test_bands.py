@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdno.basis import modes
-from pdno.evaluation.bands import COARSE, OCTAVES, Bands, enlarged
+from pdno.evaluation.bands import COARSE, OCTAVES, Bands, Regression, enlarged, matched
 
 GRIDS = [((64,), (False,)), ((30,), (True,)), ((12, 20), (True, False))]
 
@@ -64,3 +64,54 @@ def test_a_grid_of_few_nodes_has_one_band() -> None:
     assert bands.count == 1
     np.testing.assert_allclose(bands.multiplied(e, np.full((1, 1, 1), 2.0)), 2 * e)
     np.testing.assert_allclose(bands.power(e)[:, 0], np.square(modes(e, (False,))).mean(axis=(0, 2)))
+
+
+def test_matched_fields_have_the_error_of_held_out_ones_whatever_their_noise() -> None:
+    """Noise of two sizes, by a number of each field; predictions have an error that is missing in-sample."""
+    rng = np.random.default_rng(0)
+    number, new_number = (rng.integers(0, 2, n).astype(float) for n in (1500, 300))
+    noise, new_noise = (np.where(k, 0.3, 0.02)[:, None, None] for k in (number, new_number))
+    train, error = noise * rng.standard_normal((1500, 1, 64)), 0.02 * rng.standard_normal((300, 1, 64))
+    new = new_noise * rng.standard_normal((300, 1, 64)) + error
+    out = matched(train, new, number[:, None], new_number[:, None], (False,))
+    for k, std in ((0, 0.02), (1, 0.3)):
+        np.testing.assert_allclose(out[number == k].std(), np.hypot(std, 0.02), rtol=0.03)
+    pooled = enlarged(train, new, (False,))
+    assert pooled[number == 0].std() < 0.024
+
+
+def test_matched_fields_of_one_noise_are_enlarged_like_all() -> None:
+    rng = np.random.default_rng(0)
+    train, new = 0.2 * rng.standard_normal((500, 2, 64)), 0.25 * rng.standard_normal((200, 2, 64))
+    train[..., 0] = new[..., 0] = 0.0
+    out = matched(train, new, rng.random((500, 1)), rng.random((200, 1)), (False,))
+    assert not out[..., 0].any()
+    np.testing.assert_allclose(out[..., 1:].std(), 0.25, rtol=0.02)
+    few = matched(train, new[:20], np.zeros((500, 1)), np.zeros((20, 1)), (False,))
+    np.testing.assert_array_equal(few, enlarged(train, new[:20], (False,)))
+
+
+def test_errors_are_uncorrelated_with_a_regressed_prediction_in_each_band() -> None:
+    """u = m + noise and m̂ = m + error, with m smooth: at short wavelengths m̂ is error alone."""
+    rng, bands = np.random.default_rng(0), Bands((64,), (True,), OCTAVES)
+    smooth = np.array([1.0 if b < 2 else 0.1 if b == 2 else 0.0 for b in range(bands.count)])
+    m = 3.0 + bands.multiplied(rng.standard_normal((2000, 1, 64)), smooth[None, None])
+    error, noise = 0.1 * rng.standard_normal(m.shape), 0.05 * rng.standard_normal(m.shape)
+    regression = Regression.of(m[:1000] + noise[:1000], m[:1000] + error[:1000], (True,))
+    expected = smooth**2 / (smooth**2 + 0.01)
+    np.testing.assert_allclose(regression.factors[0], expected, atol=0.03)  # one standard error larger
+    new, u = regression(m[1000:] + error[1000:]), m[1000:] + noise[1000:]
+    products = bands.products(u - new, new - 3.0).sum(axis=(0, 1))
+    np.testing.assert_allclose(products / bands.products(u - 3.0, u - 3.0).sum(axis=(0, 1)), 0.0, atol=0.02)
+    assert np.mean((new - m[1000:]) ** 2) < 0.5 * np.mean(error**2)
+    again = Regression.from_state(regression.state())
+    np.testing.assert_array_equal(again(m), regression(m))
+
+
+def test_a_prediction_is_not_enlarged_and_not_changed_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((40, 1, 32))
+    assert (Regression.of(u, 0.5 * u, (False,)).factors == 1).all()
+    assert (Regression.of(u, u, (False,)).factors == 1).all()
+    exact = Regression.of(u, u, (False,))
+    assert exact(u) is u
