@@ -4,8 +4,14 @@ r"""The mean under structured noise: refit it with each field's random effect re
 
 A number that a whole field shares, such as an offset, is noise of full size at all nodes for a regression of u. V has the
 leading principal components of the residuals, and z is estimated by generalised least squares: nodes where the error of the
-mean is small, as next to a boundary with known values, have a large weight. The mean is trained again on u_i − Σ_k ẑ_ik v_k,
-and kept if what is left of held-out residuals is smaller than before. Means with cheap folds are trained again up to three
+mean is small, as next to a boundary with known values, have a large weight. The mean is trained again on u_i − Σ_k z̃_ik v_k,
+and kept if what is left of held-out residuals is smaller than before. z̃ = ẑ, unless z has modes. An error of the mean that is
+a multiple of v is part of ẑ, and would be learned again: it was trained on outputs with random z. Modes show it, because none
+can be narrower than this error. With σ the width of the narrowest one, and components of weights w_j, means μ_j and widths s_j,
+
+    z̃ = E[z | ẑ] = Σ_j p(j | ẑ) (μ_j + (1 − σ²/s_j²) (ẑ − μ_j)).
+
+ Means with cheap folds are trained again up to three
 times. Where the effects have most of the variance, a network is then trained once on outputs without them. Effects that are not
 a multiple of one field are left to a network that takes z beside a (`pdno.residual.statistics`).
 """
@@ -22,6 +28,8 @@ from .._typing import Array
 from ..data.pairs import Pairs
 from ..draw import generator
 from ..errors import UserError
+from ..evaluation.density import Mixture
+from ..evaluation.mixture import components
 from ..evaluation.principal import principal, reconstruction
 from ..learning.budget import Terms
 from ..mean.choice import Choice, Effects, Trial
@@ -40,7 +48,8 @@ LEAST_LEFT = 1e-9  # of the residuals, below which nothing else is left
 ESTIMATES = 20  # of Σ and ẑ, one after the other
 ROUNDS = 3  # of refitting, at most
 TIME_SHARE = 0.15  # of the remaining time, that a round may take
-SMALLER = 0.98  # ratio of what is left after and before, below which a refitted mean is kept
+MODES_TIME_SHARE = 0.3  # likewise, if effects have modes: one round removes most of the error
+SMALLER = 0.98  # ratio of what is left after and before, below which a refitted mean is kept; 1 if effects have modes
 LARGER = 1.02  # ratio of the errors of the mean itself, above which it is not
 REFITTED = "; refitted"  # in the reason of a choice
 NETWORK_SHARE = 0.7  # of the remaining time, for a network that is trained on outputs without effects
@@ -56,10 +65,12 @@ class RandomEffect:
     Args:
         fields: v, (component, channel, *grid).
         spread: of what is left, S with Σ = S Sᵀ.
+        modes: distribution of ẑ of the leading component; None if it has one mode.
     """
 
     fields: Array
     spread: Spread
+    modes: Mixture | None = None
 
     @classmethod
     def of(cls, residuals: Residuals, seed: int = 0, most: int = MOST) -> "RandomEffect | None":
@@ -84,7 +95,8 @@ class RandomEffect:
             effect = cls(fields, Spread(estimate_scale(left, "point", group=residuals.groups())))
             xi = generator(seed, "effects", number).standard_normal(numbers.shape)
             numbers = effect.numbers(residuals.values) + xi @ effect.posterior_root
-        return effect
+        found = components(effect.numbers(residuals.values)[:, 0], labels=residuals.groups(), seed=seed)
+        return effect if found is None or found.modes < 2 else replace(effect, modes=found.mixture)
 
     def numbers(self, values: Array) -> Array:
         """Return ẑ of residual fields: (sample, component)."""
@@ -108,7 +120,24 @@ class RandomEffect:
     def effects(self, values: Array, centre: Array | None = None) -> Effects:
         """Return the effects in residual fields, less a centre, (component,), that is part of m(a); default: their mean."""
         numbers = self.numbers(values)
+        if self.modes is not None:
+            numbers[:, 0] = without_error(numbers[:, 0], self.modes)
         return Effects(numbers - (numbers.mean(axis=0) if centre is None else centre), self.fields)
+
+
+def without_error(z: Array, modes: Mixture) -> Array:
+    """Return z̃ = E[z | ẑ], with an error as wide as the narrowest component.
+
+    >>> modes = Mixture(np.array([0.5, 0.5]), np.array([-1.0, 1.0]), np.array([0.1, 0.2]))
+    >>> without_error(np.array([-1.1, -0.9, 1.2]), modes).round(3).tolist()
+    [-1.0, -1.0, 1.15]
+    """
+    error = modes.stds.min()
+    kept = 1 - (error / modes.stds) ** 2
+    logs = np.log(modes.weights / modes.stds) - 0.5 * ((z[:, None] - modes.means) / modes.stds) ** 2
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray((shares * (modes.means + kept * (z[:, None] - modes.means))).sum(axis=1))
 
 
 def refit(
@@ -132,7 +161,7 @@ def refit(
     seconds = max((trial.seconds for trial in choice.trials if trial.selected), default=0.0)
     effect = RandomEffect.of(residuals.train, terms.seed)
     for number in range(1, ROUNDS + 1):
-        left = terms.left_here(TIME_SHARE)
+        left = terms.left_here(TIME_SHARE if effect is None or effect.modes is None else MODES_TIME_SHARE)
         if effect is None or residuals.held_out is None or (left is not None and seconds > left):
             break
         effects = effect.effects(residuals.train.values)
@@ -150,7 +179,7 @@ def refit(
         old, values = residuals.held_out.values, after.held_out.values
         ratio, whole = _ratio(new_effect.left(values), effect.left(old)), _ratio(values, old)
         terms.log(f"refitted mean: what is left of held-out residuals, relative to before: {ratio:.3g}")
-        if ratio > SMALLER or whole > LARGER:
+        if ratio > (SMALLER if effect.modes is None else 1.0) or whole > LARGER:
             break
         choice, residuals, effect = new, after, new_effect
     return choice, residuals

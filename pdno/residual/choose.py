@@ -30,6 +30,7 @@ from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import ResidualLaw, Residuals, Tunable
 from .resampled import Resampled
+from .scaled import Scaled
 from .score import Units
 from .statistics import Statistics
 
@@ -190,6 +191,9 @@ class LawSelection:
             self.only(tried[0].name)
             return self
         for each in tried:
+            if each.name == Scaled.name and LINEAR in self.trials and self._is_evident(LINEAR, Gaussian.name):
+                self._skip(each.name, "what whole fields share is not Gaussian")
+                continue
             if each.name == Diffused.name and not each.required and self.has_curved_effects():
                 self._skip(each.name, "a few numbers per field explain much of the residuals")
                 continue

@@ -81,6 +81,37 @@ def test_a_refitted_mean_is_better_and_its_residuals_are_out_of_fold() -> None:
     assert beside(after.train.values) == pytest.approx(beside(after.held_out.values), rel=0.1)
 
 
+def test_modes_show_the_error_of_the_mean_along_an_effect() -> None:
+    """An offset of ± 1: regression on noisy offsets has an error that is an offset, too; refitting with ẑ would keep it."""
+    a, _, clean = linear_pairs(300, seed=0)
+    rng = np.random.default_rng(3)
+    offset = rng.choice([-1.0, 1.0], (300, 1, 1))
+    pairs = Pairs.of(a, clean + offset + 0.01 * rng.standard_normal(clean.shape))
+    train, held_out = pairs[:250], pairs[250:]
+    first = fitted(train)
+    before = decomposed(first, train, held_out)
+    effect = RandomEffect.of(before.train)
+    assert effect is not None
+    assert effect.modes is not None
+    found = effect.effects(before.train.values, np.zeros(1))()
+    raw = np.tensordot(effect.numbers(before.train.values), effect.fields, 1)
+    errors = [np.std((each - offset[:250]).mean(axis=(1, 2))) for each in (found, raw)]
+    assert errors[0] < 0.3 * errors[1]
+    new, _ = refit(first, train, held_out, before, lambda each: decomposed(each, train, held_out), QUIET)
+    new_a, _, new_clean = linear_pairs(500, seed=9)
+    error = [np.std((each.mean(new_a) - new_clean).mean(axis=(1, 2))) for each in (first, new)]
+    assert error[1] < 0.2 * error[0]
+
+
+def test_a_number_with_one_mode_is_not_changed() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((400, 1, 1)) + 0.1 * rng.standard_normal((400, 1, 16))
+    effect = RandomEffect.of(Residuals(Pairs.of(values, values), values))
+    assert effect is not None
+    assert effect.modes is None
+    np.testing.assert_array_equal(effect.effects(values, np.zeros(1)).numbers, effect.numbers(values))
+
+
 def test_a_mean_that_is_no_better_is_not_kept() -> None:
     pairs, _, _ = shifted_pairs(200, 0, shift=0.0)
     held_out, _, _ = shifted_pairs(100, 1, shift=0.0)
