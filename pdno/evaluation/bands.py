@@ -24,7 +24,8 @@ __all__ = ["COARSE", "OCTAVES", "Bands", "Regression", "enlarged", "matched"]
 COARSE = (0.25, 0.5)  # smooth, rough, and noise of neighbouring nodes
 OCTAVES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 FEWEST_MATCHED = 50  # fields, below which sizes of all are compared
-NEAREST = 25  # fields that one is compared with
+NEAREST = 100  # fields that one is compared with; with few, the mean of ratios is too large
+NEAREST_SHARE = 8  # of all, one of so many at most
 FEWEST_MODES = 4  # of a band; smaller ones are joined to the next
 TINY = 1e-300
 
@@ -121,7 +122,7 @@ def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, period
         return enlarged(train, new, periodic)
     octaves = Bands(train.shape[2:], periodic, OCTAVES)
     unit = np.maximum(numbers.std(axis=0), TINY)
-    near = KDTree(numbers / unit).query(numbers_new / unit, min(NEAREST, len(train)))[1]
+    near = KDTree(numbers / unit).query(numbers_new / unit, min(NEAREST, len(train) // NEAREST_SHARE))[1]
     power, power_new = (np.maximum(octaves.products(e, e), TINY) for e in (train, new))
     expected = power[near].mean(axis=1)
     factors = np.empty(power.shape)

@@ -8,7 +8,7 @@ from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
 from pdno.residual.candidates import candidates
-from pdno.residual.choose import MeanResiduals, choose_law
+from pdno.residual.choose import LawSelection, MeanResiduals, choose_law
 from tests.helpers import STILL, TINY, TWO, linear_pairs
 from tests.residual.coins import BLUR, BlurredCoin, Coins
 
@@ -69,6 +69,26 @@ def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian(monkeypatch) -> Non
     near = np.abs(np.abs(draws) - (1 - BLUR**2) ** 0.5) < 2 * BLUR
     assert np.mean(near) > 0.88  # .60 for a Gaussian
     assert np.mean(draws > 0) == pytest.approx(0.5, abs=0.05)
+
+
+def offsets(count: int, seed: int, modes: bool) -> Residuals:
+    """Return fields with an offset, of one of two values or Gaussian, and white noise."""
+    a, _, clean = linear_pairs(count, seed=seed)
+    rng = np.random.default_rng(seed + 10)
+    shared = rng.choice([-1.0, 1.0], (count, 1, 1)) if modes else rng.standard_normal((count, 1, 1))
+    values = shared + 0.5 * rng.standard_normal(clean.shape)
+    return Residuals(Pairs.of(a, clean + values), values)
+
+
+@pytest.mark.parametrize("modes", [True, False])
+def test_modes_of_what_fields_share_are_seen_with_few_held_out_pairs(modes) -> None:
+    """Their scores are the same within chance; their likelihoods are not."""
+    train, held_out = offsets(200, 0, modes), offsets(30, 1, modes)
+    residuals = MeanResiduals(train, held_out, held_out)
+    laws = LawSelection(residuals, Gaussian(), candidates(Diffused())[:1], QUIET.within(20.0))
+    law = laws.screen(0.3).choice().law
+    assert law.name == ("statistics" if modes else "gaussian")
+    assert any("not Gaussian by its likelihood" in line for line in laws.summary()) is modes
 
 
 def test_resampled_fields_are_kept_if_they_are_better_than_a_gaussian() -> None:

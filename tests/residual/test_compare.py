@@ -5,7 +5,7 @@ import numpy as np
 from pdno.learning.budget import Terms
 from pdno.mean.base import pairs_of
 from pdno.residual import Gaussian, Residuals
-from pdno.residual.compare import Difference, held_out_scores
+from pdno.residual.compare import Difference, held_out_scores, is_evident
 from pdno.residual.score import Units
 
 
@@ -48,3 +48,11 @@ def test_dependent_pairs_count_once() -> None:
     assert Difference.of(old, old - gain[order], np.arange(300)).is_decisive
     assert not Difference.of(old, old - gain[order], labels[order]).is_decisive
     assert not Difference.of(old, old - gain, np.zeros(300, int)).is_decisive  # one group
+
+
+def test_likelihoods_are_evident_beyond_three_standard_errors() -> None:
+    rng, labels = np.random.default_rng(0), np.arange(50)
+    by_chance = [is_evident(rng.standard_normal(50), labels) for _ in range(2000)]
+    assert np.mean(by_chance) < 0.01
+    assert is_evident(1 + rng.standard_normal(50), labels)
+    assert not is_evident(1 + rng.standard_normal(50), np.zeros(50, int))  # one group

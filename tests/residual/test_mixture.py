@@ -68,3 +68,14 @@ def test_modes_have_the_width_of_held_out_values(width) -> None:
     law = ConditionalMixture(updates=1).learn(np.zeros((N, 1)), z[:, None], (np.zeros((400, 1)), new[:, None]))
     law.network = None
     assert np.abs(np.abs(drawn(law, np.zeros((1, 1)))).std()) == pytest.approx(width, rel=0.25)
+
+
+def test_the_likelihood_of_modes_is_higher_than_that_of_a_gaussian() -> None:
+    """In closed form: log N(z; 0, 1) is −½ log 2π − ½ on average, and that of the two modes −log 2 − log .05 more."""
+    law = ConditionalMixture().learn(*data(0, conditional=False))
+    gains = law.over_gaussian(data(1, conditional=False)[1], 1)
+    assert gains.mean() == pytest.approx(-np.log(2 * 0.05), abs=0.1)
+    x, new = np.zeros((N, 1)), np.random.default_rng(1).standard_normal((500, 2))
+    gaussian = ConditionalMixture().learn(x, np.random.default_rng(0).standard_normal((N, 2)))
+    assert -0.1 < gaussian.over_gaussian(new, 1).mean() < 0.01
+    assert -0.2 < gaussian.over_gaussian(new, 2).mean() < 0.01
