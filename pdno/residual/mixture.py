@@ -1,8 +1,9 @@
-r"""The distribution of a few numbers given an input: a Gaussian mixture, conditional or not.
+r"""The distribution of a few numbers given an input: a linear trend, and a Gaussian mixture, conditional or not.
 
-    p(z | φ) = Σ_j w_j(φ) N(z; μ_j(φ), L_j(φ) L_j(φ)ᵀ),        φ = features of the input,
+    z = B φ + z′,        p(z′ | φ) = Σ_j w_j(φ) N(z′; μ_j(φ), L_j(φ) L_j(φ)ᵀ),        φ = features of the input,
 
-with w, μ and the triangular L from a small network that minimises −log p on training pairs. Without φ, z is drawn from its
+with w, μ and the triangular L from a small network that minimises −log p on training pairs. B is a ridge regression of those
+numbers that it predicts better than their mean on held-out pairs, and 0 for others. Without φ, z′ is drawn from its
 training values with a small kernel (a kernel density estimate), which has a width for each number: modes of one of them may be
 narrow, while the others vary continuously. Widths have the largest likelihood on held-out pairs, whose modes may be wider
 because the error of a mean is larger there. The conditional distribution is used where it has a higher
@@ -37,6 +38,8 @@ CHECK_EVERY = 100  # updates between two evaluations on held-out pairs; the best
 SMALLEST = 3e-3  # standard deviation of a component, in units of that of z
 FEWEST = 200  # training pairs for a conditional mixture
 FEWEST_HELD_OUT = 20  # held-out pairs to select it by
+RIDGE = 0.01  # penalty of the trend, relative to the variance of a feature
+SIGNIFICANT = 2.0  # standard errors by which a trend must be better than none
 FEWEST_SECONDS = 0.05  # of training, below which the distribution does not depend on the input
 KERNEL_PAIRS = 2000  # training values from which the kernel density is evaluated
 BANDWIDTH_PAIRS = 1200  # training values from which the widths of the kernel are selected
@@ -64,6 +67,7 @@ class ConditionalMixture:
 
     def __init__(self, updates: int = UPDATES) -> None:
         self.updates = updates
+        self.trend = np.zeros((0, 0))  # Bᵀ, (feature, K)
         self.centre = self.spread = np.zeros(0)
         self.values = np.zeros((0, 0))  # standardised training values, for the kernel density
         self.widths = np.zeros(0)  # of the kernel, in units of the standard deviations of z, (K,)
@@ -81,6 +85,9 @@ class ConditionalMixture:
             seed: of initial weights and batches.
             seconds: that training may take.
         """
+        self.trend = _trend(x, z, held_out)
+        z = z - x @ self.trend
+        held_out = None if held_out is None else (held_out[0], held_out[1] - held_out[0] @ self.trend)
         self.centre, spread = z.mean(axis=0), z.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
         values = (z - self.centre) / self.spread
@@ -118,11 +125,12 @@ class ConditionalMixture:
         Returns:
             A function of the rows of x, (row,), of uniform numbers, (row,), and of standard normal numbers, (row, K).
         """
+        trend = x @ self.trend
         if self.network is None:
 
             def unconditional(places: Array, uniform: Array, normal: Array) -> Array:
                 number = np.minimum((uniform * len(self.values)).astype(np.intp), len(self.values) - 1)
-                return self._restored(self.values[number] + self.widths * normal)
+                return trend[places] + self._restored(self.values[number] + self.widths * normal)
 
             return unconditional
         with torch.no_grad():
@@ -133,7 +141,7 @@ class ConditionalMixture:
         def conditional(places: Array, uniform: Array, normal: Array) -> Array:
             number = np.minimum((uniform[:, None] * edges[places, -1:] > edges[places]).sum(axis=1), COMPONENTS - 1)
             z = centres[places, number] + np.einsum("rij,rj->ri", factors[places, number], normal)
-            return self._restored(z)
+            return trend[places] + self._restored(z)
 
         return conditional
 
@@ -142,17 +150,18 @@ class ConditionalMixture:
         low, high = self.values.min(axis=0) - 2 * self.widths, self.values.max(axis=0) + 2 * self.widths
         return np.asarray(self.centre + self.spread * np.clip(z, low, high))
 
-    def over_gaussian(self, z: Array, count: int) -> Array:
+    def over_gaussian(self, x: Array, z: Array, count: int) -> Array:
         """Return the log of the kernel density of the first numbers of z, less that of a Gaussian.
 
         Args:
-            z: of held-out pairs, (sample, K).
+            x: features of held-out pairs, (sample, feature).
+            z: of these pairs, (sample, K).
             count: of these numbers that are compared.
 
         Returns:
             (sample,).
         """
-        values, points = self.values[:, :count], ((z - self.centre) / self.spread)[:, :count]
+        values, points = self.values[:, :count], ((z - x @ self.trend - self.centre) / self.spread)[:, :count]
         gaussian = multivariate_normal(values.mean(axis=0), np.cov(values.T), allow_singular=True)
         return np.asarray(_kernel_log_density(values, self.widths[:count], points) - np.atleast_1d(gaussian.logpdf(points)))
 
@@ -162,7 +171,8 @@ class ConditionalMixture:
 
     def state(self) -> State:
         """Return values, kernel widths and weights, to be saved."""
-        arrays = {"centre": self.centre, "spread": self.spread, "values": self.values, "widths": self.widths}
+        arrays = {"trend": self.trend, "centre": self.centre, "spread": self.spread}
+        arrays |= {"values": self.values, "widths": self.widths}
         parts = {}
         if self.network is not None:
             parts["weights"] = State({}, {k: v.detach().cpu().numpy() for k, v in self.network.state_dict().items()})
@@ -173,12 +183,26 @@ class ConditionalMixture:
         """Restore what `state` returned."""
         new = cls()
         arrays = {name: np.asarray(value) for name, value in state.arrays.items()}
-        new.centre, new.spread, new.values, new.widths = (arrays[k] for k in ("centre", "spread", "values", "widths"))
+        new.trend, new.centre, new.spread = (arrays[k] for k in ("trend", "centre", "spread"))
+        new.values, new.widths = arrays["values"], arrays["widths"]
         if "weights" in state.parts:
             weights = {k: torch.from_numpy(np.array(v)) for k, v in state.parts["weights"].arrays.items()}
             new.network = _network(weights["0.weight"].shape[1], new.values.shape[1])
             new.network.load_state_dict(weights)
         return new
+
+
+def _trend(x: Array, z: Array, held_out: tuple[Array, Array] | None) -> Array:
+    """Return Bᵀ, (feature, K): columns of numbers that a ridge regression does not predict better than their mean are 0."""
+    none = np.zeros((x.shape[1], z.shape[1]))
+    if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
+        return none
+    about, centre = z - z.mean(axis=0), x.mean(axis=0)
+    trend = np.linalg.solve((x - centre).T @ (x - centre) + RIDGE * len(x) * np.eye(x.shape[1]), (x - centre).T @ about)
+    new_x, new = held_out[0] - centre, held_out[1] - z.mean(axis=0)
+    gains = np.square(new) - np.square(new - new_x @ trend)
+    kept = [gain.mean() > SIGNIFICANT * stderr_of_mean(gain, None) for gain in gains.T]
+    return np.where(kept, trend, none)
 
 
 def _network(features: int, size: int) -> nn.Sequential:

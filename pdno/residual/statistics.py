@@ -117,7 +117,7 @@ class Statistics(ResidualLaw, Expectation):
         seconds = terms.left_here(MIXTURE_SHARE)
         seconds = None if seconds is None else min(seconds, MIXTURE_SECONDS)
         self.mixture.learn(self._features(residuals.inputs), numbers, new, terms.seed, seconds)
-        self.evidence = None if new is None else self.mixture.over_gaussian(new[1], self.latents)
+        self.evidence = None if new is None else self.mixture.over_gaussian(*new, self.latents)
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, raw, rest, size), later, terms.below("rest"))
         if held_out is not None:

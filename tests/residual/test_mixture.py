@@ -73,9 +73,33 @@ def test_modes_have_the_width_of_held_out_values(width) -> None:
 def test_the_likelihood_of_modes_is_higher_than_that_of_a_gaussian() -> None:
     """In closed form: log N(z; 0, 1) is −½ log 2π − ½ on average, and that of the two modes −log 2 − log .05 more."""
     law = ConditionalMixture().learn(*data(0, conditional=False))
-    gains = law.over_gaussian(data(1, conditional=False)[1], 1)
+    gains = law.over_gaussian(*data(1, conditional=False), 1)
     assert gains.mean() == pytest.approx(-np.log(2 * 0.05), abs=0.1)
     x, new = np.zeros((N, 1)), np.random.default_rng(1).standard_normal((500, 2))
     gaussian = ConditionalMixture().learn(x, np.random.default_rng(0).standard_normal((N, 2)))
-    assert -0.1 < gaussian.over_gaussian(new, 1).mean() < 0.01
-    assert -0.2 < gaussian.over_gaussian(new, 2).mean() < 0.01
+    assert -0.1 < gaussian.over_gaussian(x[:500], new, 1).mean() < 0.01
+    assert -0.2 < gaussian.over_gaussian(x[:500], new, 2).mean() < 0.01
+
+
+def test_a_trend_is_found_where_there_is_one() -> None:
+    """The second number is 2x₁ plus two modes, which a kernel density of its values alone would blur."""
+    rng = np.random.default_rng(0)
+    x, new = rng.standard_normal((N, 3)), rng.standard_normal((300, 3))
+
+    def numbers(x: np.ndarray) -> np.ndarray:
+        modes = rng.choice([-1.0, 1.0], len(x)) + 0.05 * rng.standard_normal(len(x))
+        return np.column_stack([rng.standard_normal(len(x)), 2 * x[:, 1] + modes])
+
+    law = ConditionalMixture(updates=1).learn(x, numbers(x), (new, numbers(new)))
+    assert not law.is_conditional
+    np.testing.assert_allclose(law.trend, [[0, 0], [0, 2], [0, 0]], atol=0.1)
+    assert not law.trend[:, 0].any()
+    place = np.zeros(2000, int)
+    draws = law.prepare(np.array([[0.0, 3.0, 0.0]]))(place, rng.random(2000), rng.standard_normal((2000, 2)))
+    near = np.abs(np.abs(draws[:, 1] - 6.0) - 1.0)
+    assert np.mean(near < 0.3) > 0.9
+    again = ConditionalMixture.from_state(law.state())
+    np.testing.assert_array_equal(
+        again.prepare(x[:1])(place[:3], np.full(3, 0.5), np.zeros((3, 2)))[0],
+        again.prepare(x[:1])(place[:1], np.full(1, 0.5), np.zeros((1, 2)))[0],
+    )
