@@ -98,8 +98,6 @@ def test_a_trend_is_found_where_there_is_one() -> None:
     draws = law.prepare(np.array([[0.0, 3.0, 0.0]]))(place, rng.random(2000), rng.standard_normal((2000, 2)))
     near = np.abs(np.abs(draws[:, 1] - 6.0) - 1.0)
     assert np.mean(near < 0.3) > 0.9
-    again = ConditionalMixture.from_state(law.state())
-    np.testing.assert_array_equal(
-        again.prepare(x[:1])(place[:3], np.full(3, 0.5), np.zeros((3, 2)))[0],
-        again.prepare(x[:1])(place[:1], np.full(1, 0.5), np.zeros((1, 2)))[0],
-    )
+    again, uniform, normal = ConditionalMixture.from_state(law.state()), rng.random(9), rng.standard_normal((9, 2))
+    same = [each.prepare(x[:9])(np.arange(9), uniform, normal) for each in (law, again)]
+    np.testing.assert_array_equal(*same)
