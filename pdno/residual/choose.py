@@ -315,18 +315,27 @@ class LawSelection:
         """Return the name of the best law.
 
         Resampled fields and a copula must be better than a Gaussian by more than chance allows, and laws with networks better
-        than the best one of these three; of several such laws, the one with the lowest score is the best.
+        than the best one of these three; of several such laws, the one with the lowest score is the best. Statistics with a
+        network must be better than linear ones by more than chance allows: errors of its numbers depend on the input.
         """
         simple = _largest({name: gain for name, gain in self._gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
-        return _largest(self._gains(simple), simple)
+        gains = self._gains(simple)
+        if LINEAR in gains and Statistics.name not in self._gains(LINEAR, evidence=False):
+            gains.pop(Statistics.name, None)
+        return _largest(gains, simple)
 
-    def _gains(self, old: str) -> dict[str, float]:
-        """Return the laws that are better than this one by more than chance allows, and by which share of its score."""
+    def _gains(self, old: str, evidence: bool = True) -> dict[str, float]:
+        """Return the laws that are better than this one by more than chance allows, and by which share of its score.
+
+        Args:
+            old: name of this law.
+            evidence: whether the likelihood of what fields share counts.
+        """
         differences = {name: self._difference(old, name) for name, trial in self.trials.items() if trial.law is not None}
         return {
             name: each.gain
             for name, each in differences.items()
-            if each is not None and (each.is_decisive or (self._is_evident(name, old) and not each.is_worse))
+            if each is not None and (each.is_decisive or (evidence and not each.is_worse and self._is_evident(name, old)))
         }
 
     def _is_evident(self, name: str, old: str) -> bool:
