@@ -325,12 +325,7 @@ class LawSelection:
         return _largest(gains, simple)
 
     def _gains(self, old: str, evidence: bool = True) -> dict[str, float]:
-        """Return the laws that are better than this one by more than chance allows, and by which share of its score.
-
-        Args:
-            old: name of this law.
-            evidence: whether the likelihood of what fields share counts.
-        """
+        """Return the laws that are better than this one by more than chance allows, with their gain; by evidence as well."""
         differences = {name: self._difference(old, name) for name, trial in self.trials.items() if trial.law is not None}
         return {
             name: each.gain
