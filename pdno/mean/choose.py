@@ -3,10 +3,10 @@ r"""Model selection for the mean: train candidates within the time budget, compa
 Candidates are tried from cheap to costly and compared by the mean absolute error on the held-out pairs, as a fraction of that
 of the training mean:
 
-    constant → linear → kernel → screening of two networks → final training of the better one
+    constant → linear → kernel → screening of two or three networks → final training of the best one
 
-The networks are an FNO and a slim UNet; in two dimensions a slim UNet and an FNO with a local path, which are small unless
-there is time for many steps of a large one.
+The networks are an FNO and a slim UNet; in two dimensions also an FNO with a local path, and all are small unless there is
+time for many steps of a large one.
 
 A network that has hardly started to learn during screening, while the other one has, is screened for longer; if the errors of
 both are close, each is trained for half of the remaining time.
@@ -60,8 +60,8 @@ SHARED = 0.2  # share of the variance of a component that is removed then
 ENOUGH_STEPS = 1500  # of a large network: if there is no time for them, many steps of a small one are better
 COST = 5.5  # time of a step of a large network, relative to that of a small one
 NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet", "local": "A Fourier neural operator with a local path"}
-TRIED = {1: ("fno", "slim"), 2: ("slim", "local"), 3: ("fno",)}  # by dimension
-SMALL = {"slim": "small", "local": "small-local"}  # networks for short training in two dimensions
+TRIED = {1: ("fno", "slim"), 2: ("slim", "local", "fno"), 3: ("fno",)}  # by dimension
+SMALL = {"slim": "small", "local": "small-local", "fno": "small-fno"}  # networks for short training in two dimensions
 CANDIDATES = (
     "mean",
     *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-small", "-screening", "-extended", "-refitted")),

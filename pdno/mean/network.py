@@ -205,7 +205,7 @@ def recipe(given: Training | None = None, network: Any = None) -> Training:
     plain = vars(Training())
     changed = {} if given is None else {name: value for name, value in vars(given).items() if value != plain[name]}
     kind = network.get("kind") if isinstance(network, Mapping) else network
-    rate = 4e-3 if kind == "fno" else 2e-3
+    rate = 4e-3 if kind in ("fno", "small-fno") else 2e-3
     stop = {} if given is not None and given.is_limited else {"validations": 20, "patience": PATIENCE}
     return replace(Training(rate=rate, batch=16, ema=0.998), **{**stop, **changed})
 

@@ -23,6 +23,7 @@ NETWORKS: dict[str, type[GridNetwork]] = {"unet": UNet, "fno": FNO, "slim": Slim
 SMALL: dict[str, dict[str, Any]] = {  # many cheap steps: better than larger networks in minutes of training on a few cores
     "small": {"kind": "slim", "widths": (24, 48, 64), "blocks": 1},
     "small-local": {"kind": "local", "modes": 8, "width": 24},
+    "small-fno": {"kind": "fno", "modes": 8, "width": 12},
 }
 FINE = 128  # points per side from which a small UNet has larger patches
 FINE_SETTINGS = {"patch": 4, "widths": (48, 64, 96)}

@@ -79,9 +79,9 @@ def test_instances_are_copied() -> None:
         (
             "auto",
             "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral, local, "
-            "small, small-local$",
+            "small, small-local, small-fno$",
         ),
-        ("zero", "mean 'zero' is unknown; expected one of .*local$"),
+        ("zero", "mean 'zero' is unknown; expected one of .*fno$"),
         (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
         (None, "mean = None: expected a name"),
         ({"degree": 2}, "mean = {'degree': 2}: expected settings with a name"),

@@ -371,8 +371,9 @@ def test_networks_for_smooth_fields_work_on_a_coarser_mesh(sigma, expected) -> N
 def test_networks_that_are_tried_depend_on_the_dimension(stopped_clock) -> None:
     class Plane(Scripted):
         def __init__(self) -> None:
-            super().__init__(dict.fromkeys(("linear", "kernel", "slim-screening", "local-screening", "slim", "local"), 0.1))
+            screened = [f"{name}-screening" for name in ("slim", "local", "fno")]
+            super().__init__(dict.fromkeys(("linear", "kernel", *screened, "slim", "local", "fno"), 0.1))
             self.pairs = Pairs.of(np.zeros((20, 1, 8, 8)), np.zeros((20, 1, 8, 8)))
 
     choice = Plane().result()
-    assert names(choice)[3:5] == ["slim-screening", "local-screening"]
+    assert names(choice)[3:6] == ["slim-screening", "local-screening", "fno-screening"]

@@ -101,9 +101,10 @@ def test_wrong_networks_are_explained(network, message) -> None:
         build(network, (64,), 2, 1, True, seed=0)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("small", "Slim"), ("small-local", "LocalFNO")])
+@pytest.mark.parametrize(("name", "kind"), [("small", "Slim"), ("small-local", "LocalFNO"), ("small-fno", "FNO")])
 def test_small_networks_are_much_smaller(name, kind) -> None:
-    small, large = (build(each, (32, 32), 2, 1, False, seed=0) for each in (name, {"Slim": "slim", "LocalFNO": "local"}[kind]))
+    large_name = {"Slim": "slim", "LocalFNO": "local", "FNO": "fno"}[kind]
+    small, large = (build(each, (32, 32), 2, 1, False, seed=0) for each in (name, large_name))
     assert type(small).__name__ == kind
     assert 3 * weights(small).numel() < weights(large).numel()
     assert small(torch.randn(2, 2, 32, 32)).shape == (2, 1, 32, 32)
