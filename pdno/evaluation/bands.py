@@ -67,16 +67,20 @@ class Bands:
     def sizes(self, e: Array, unit: Array | float = 1.0) -> Array:
         """Return the root mean square of each band of each field, (sample, band), with channels in these units."""
         c = np.square(modes(e / unit, self.periodic)).mean(axis=1).reshape(len(e), -1)
-        return np.asarray(np.sqrt(np.stack([c[:, self._number == b].mean(axis=1) for b in range(self.count)], axis=1)))
+        return np.asarray(np.sqrt(self._sums(c) / np.bincount(self._number)))
 
     def power(self, e: Array) -> Array:
         """Return the mean square of each band over all fields: (channel, band)."""
         c = np.square(modes(e, self.periodic)).mean(axis=0).reshape(e.shape[1], -1)
-        return np.stack([c[:, self._number == b].mean(axis=1) for b in range(self.count)], axis=1)
+        return np.asarray(self._sums(c) / np.bincount(self._number))
 
     def products(self, x: Array, y: Array) -> Array:
         """Return the inner products ⟨x_b, y_b⟩ of the bands of two fields: (sample, channel, band)."""
         c = (modes(x, self.periodic) * modes(y, self.periodic)).reshape(*x.shape[:2], -1)
+        return self._sums(c)
+
+    def _sums(self, c: Array) -> Array:
+        """Return sums over the modes of each band: (…, node) → (…, band)."""
         return np.stack([c[..., self._number == b].sum(axis=-1) for b in range(self.count)], axis=-1)
 
     def multiplied(self, e: Array, factors: Array) -> Array:

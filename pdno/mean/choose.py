@@ -8,8 +8,8 @@ of the training mean:
 The networks are an FNO and a slim UNet; in two dimensions also an FNO with a local path, and all are small unless there is
 time for many steps of a large one.
 
-A network that has hardly started to learn during screening, while the other one has, is screened for longer; if the errors of
-both are close, each is trained for half of the remaining time.
+A network that has hardly started to learn during screening, while another one has, is screened for longer; networks whose
+errors are close share the remaining time.
 
 Selection stops early if nothing is left to learn: the predictions are exact, or the residuals are white noise (uncorrelated
 between neighbouring nodes and unrelated to the input there). Final training is skipped if the error extrapolated by
