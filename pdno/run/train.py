@@ -88,7 +88,9 @@ def _finish(model: Surrogate, files: RunFolder) -> None:
 def _closing_line(model: Surrogate, out: Path, seconds: float) -> str:
     row = model.history[-1] if model.history else {}
     losses = "".join(f", {name} {row[name]:.4g}" for name in ("loss", "validation") if name in row)
-    return f"{out}: {model.provenance['updates']} steps in {seconds / 60:.1f} minutes{losses}"
+    updates = model.provenance["updates"]  # of the law; the mean is described in the summary
+    steps = f"{updates} steps of the law, " if updates else ""
+    return f"{out}: {steps}{seconds / 60:.1f} minutes{losses}"
 
 
 def _write_leaderboard(path: Path, trials: Sequence[Trial]) -> None:
