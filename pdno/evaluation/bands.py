@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 from scipy.spatial import KDTree
 
 from .._typing import Array
@@ -79,6 +79,10 @@ class Bands:
         c = (modes(x, self.periodic) * modes(y, self.periodic)).reshape(*x.shape[:2], -1)
         return self._sums(c)
 
+    def cosines(self, x: Array, y: Array) -> Array:
+        """Return the cosines of the angles between the bands of two fields: (sample, channel, band)."""
+        return np.asarray(self.products(x, y) / np.sqrt(np.maximum(self.products(x, x) * self.products(y, y), TINY)))
+
     def _sums(self, c: Array) -> Array:
         """Return sums over the modes of each band: (…, node) → (…, band)."""
         return np.stack([c[..., self._number == b].sum(axis=-1) for b in range(self.count)], axis=-1)
@@ -113,7 +117,8 @@ def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, period
 
     p is the power of an octave. A prediction fits a part of the noise of its training pairs, which is a share of it (α); its
     error adds the same to all fields (δ), which is much for fields with little noise. Held-out fields are compared with the
-    in-sample ones that have the nearest numbers, because noise may depend on these, by least squares of p_new/p.
+    in-sample ones that have the nearest numbers, because noise may depend on these, by least squares of log p: the few fields
+    with large errors do not decide on all others.
 
     Args:
         train: in-sample residuals, (sample, channel, *grid).
@@ -128,13 +133,23 @@ def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, period
     unit = np.maximum(numbers.std(axis=0), TINY)
     near = KDTree(numbers / unit).query(numbers_new / unit, min(NEAREST, len(train) // NEAREST_SHARE))[1]
     power, power_new = (np.maximum(octaves.products(e, e), TINY) for e in (train, new))
-    expected = power[near].mean(axis=1)
+    expected = np.exp(np.log(power)[near].mean(axis=1))
     factors = np.empty(power.shape)
     for place in np.ndindex(*power.shape[1:]):
-        p, ratio = expected[:, *place], power_new[:, *place] / expected[:, *place]
-        (excess, delta), _ = nnls(np.column_stack([np.ones(len(p)), p.mean() / p]), ratio - 1)
-        factors[:, *place] = np.sqrt(1 + excess + delta * p.mean() / power[:, *place])
+        excess, delta = _excess(expected[:, *place], power_new[:, *place])
+        factors[:, *place] = np.sqrt(1 + excess + delta / power[:, *place])
     return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors), 0.0)
+
+
+def _excess(p: Array, p_new: Array) -> tuple[float, float]:
+    """Return α − 1 and δ of log p_new ≈ log(α p + δ), both at least 0, by least squares."""
+    unit = float(np.median(p))
+
+    def misfit(x: Array) -> Array:
+        return np.asarray(np.log((1 + x[0]) * p / unit + x[1]) - np.log(p_new / unit))
+
+    excess, delta = least_squares(misfit, [0.1, 0.1], bounds=(0.0, np.inf)).x
+    return float(excess), float(delta * unit)
 
 
 @dataclass(frozen=True, eq=False)

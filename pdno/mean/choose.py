@@ -31,7 +31,6 @@ from ..data.pairs import Pairs
 from ..errors import UserError
 from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import WHITE, depends_on_input, neighbour_correlation
-from ..grid import Axis, Grid, interpolate
 from ..learning.budget import Terms
 from ..learning.resume import session_seconds
 from ..symmetry import Own
@@ -41,7 +40,9 @@ from .choice import Choice, Trial
 from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
+from .mesh import coarsest
 from .network import Network
+from .noise import noise_share
 
 __all__ = ["CANDIDATES", "MeanSelection", "choose_mean"]
 
@@ -51,7 +52,6 @@ SCREENING_FRACTION = 0.08  # of the time, for screening one network
 PACE = 0.7  # the error of a network falls at most about as time^−PACE
 CLOSE = 1.5  # ratio of errors after screening below which either network may win
 STARTED = 0.5  # error above which a network has hardly started to learn, and its pace is unknown
-COARSEST = 32  # points of the coarsest mesh for networks
 COARSE_LOSS = 0.05  # error that a coarser mesh may add, relative to the smallest error so far
 FEWEST_PAIRS = 8  # below which networks are not tried
 EQUAL = 0.02  # relative difference of errors that is never decisive
@@ -161,6 +161,18 @@ class MeanSelection:
         self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
         return self.finished(held_out) or self.screen_networks()
 
+    def noise_share(self) -> float:
+        """Return an upper estimate of the share of noise in the held-out residuals of the best candidate."""
+        best = self.best()
+        others = [name for name in self.residuals if name != "constant" and _kind(name) != _kind(best)]
+        return noise_share(self._scaled(best), map(self._scaled, others))
+
+    def _scaled(self, name: str) -> Array:
+        """Return held-out residuals in units of the spread of each channel, 0 where outputs are missing."""
+        mask = None if self.held_out is None else self.held_out.mask
+        r = self.residuals[name] / self.unit_fields
+        return r if mask is None else np.where(mask, r, 0.0)
+
     def selected(self, reason: str, cheap_folds: bool = False) -> Choice:
         """Return the best candidate so far.
 
@@ -250,7 +262,7 @@ class MeanSelection:
         """The networks that were screened, with the smallest error of each."""
         errors: dict[str, float] = {}
         for trial in self.trials:
-            name = trial.name.split("-")[0]
+            name = _kind(trial.name)
             if name in NETWORKS and trial.error is not None:
                 errors[name] = min(trial.error, errors.get(name, np.inf))
         return errors
@@ -276,20 +288,8 @@ class MeanSelection:
         a, u = self.held_out.a, self.held_out.u
         if u.ndim != 3 or a.shape[2:] != u.shape[2:] or self.held_out.mask is not None:
             return None
-        points = u.shape[2]
-        fine = Grid((Axis(points, self.kind if isinstance(self.kind, str) else self.kind[0]),))
-
-        def lost(count: int) -> float:
-            """Relative error of moving a and u to a coarse mesh and back."""
-            coarse = fine.with_points(count)
-            back = [interpolate(interpolate(x, fine, coarse, "spectral"), coarse, fine, "spectral") for x in (a, u)]
-            return max(float(np.abs(y - x).mean() / max(x.std(), TINY)) for x, y in zip((a, u), back, strict=True))
-
-        try:
-            while points // 2 >= COARSEST and lost(points // 2) < COARSE_LOSS * self.error(self.best()):
-                points //= 2
-        except UserError:  # an axis without such a series
-            return None
+        kind = self.kind if isinstance(self.kind, str) else self.kind[0]
+        points = coarsest((a, u), kind, COARSE_LOSS * self.error(self.best()))
         return points if points < u.shape[2] else None
 
     def train(self, mean: Mean, name: str, terms: Terms) -> None:
@@ -361,8 +361,12 @@ class MeanSelection:
 
     @staticmethod
     def title(name: str) -> str:
-        short = name.split("-")[0]
+        short = _kind(name)
         return NETWORKS.get(short, "The training mean" if short == "constant" else f"{short.capitalize()} regression")
+
+
+def _kind(name: str) -> str:
+    return name.split("-")[0]
 
 
 def _equal(errors: Mapping[str, Array]) -> list[str]:

@@ -34,6 +34,7 @@ __all__ = ["Search"]
 
 MEAN_SHARE = 0.85  # of the remaining time, for the mean of Gaussian residuals
 SHARED_SHARE = 0.55  # likewise, if residuals have a scale field
+LEAST_NOISE = 0.5  # share of noise in the residuals of the best mean so far, below which it is trained before any law
 LAW_SCREENING = 0.3  # of the remaining time, for screening laws before the mean is trained to the end
 
 
@@ -91,27 +92,45 @@ class Search:
         """Select mean and law together."""
         means = MeanSelection(self.pairs, held_out, self.terms, **shared)
         reason = means.screen(held_out)
+        if reason is None:
+            noise = means.noise_share()
+            self.terms.log(f"noise is at most {noise:.0%} of the variance of residuals")
+            if noise < LEAST_NOISE:  # what laws would learn now are errors of the mean
+                return self._finished(means, None, plan)
         choice = means.selected(reason or "more training of the mean would gain less than that of the law")
         residuals, remarks = self._decomposed(choice)
         laws = self._laws(residuals)
         if not laws.reason:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
+        if reason is None and not laws.is_shared(best):
+            return self._finished(means, laws, plan)
         if laws.is_shared(best):
             before = choice.mean
             choice, residuals = self._without_effects(means, choice, residuals, held_out, laws.has_curved_effects())
             if choice.mean is not before:
                 laws = self._laws(residuals, _tried(laws))
-        elif reason is None:
-            share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
-            choice = means.selected(means.finish(self.terms.left(share)))
-            residuals, remarks = self._decomposed(choice, self.terms)
-            laws = self._laws(residuals, _tried(laws))
-            if not laws.reason and best != Scaled.name:
-                best = laws.screen(LAW_SCREENING).promising()
         self._kept(replace(choice, law=best), plan)
+        return choice, self._law_of(laws, best, remarks)
+
+    def _finished(
+        self, means: MeanSelection, screened: LawSelection | None, plan: Mapping[str, Any]
+    ) -> tuple[Choice, LawChoice]:
+        """Train the mean for most of the remaining time, then the law; `screened` has compared laws for an earlier mean."""
+        best = None if screened is None else screened.promising()
+        share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
+        choice = means.selected(means.finish(self.terms.left(share)))
+        residuals, remarks = self._decomposed(choice, self.terms)
+        laws = self._laws(residuals, [] if screened is None else _tried(screened))
+        if best is None or (not laws.reason and best != Scaled.name):
+            best = laws.promising() if laws.reason else laws.screen(LAW_SCREENING).promising()
+        self._kept(replace(choice, law=best), plan)
+        return choice, self._law_of(laws, best, remarks)
+
+    @staticmethod
+    def _law_of(laws: LawSelection, best: str, remarks: Sequence[str]) -> LawChoice:
         selected = laws.choice() if laws.reason else laws.only(best)
-        return choice, replace(selected, summary=[*selected.summary, *remarks])
+        return replace(selected, summary=[*selected.summary, *remarks])
 
     def _without_effects(
         self, means: MeanSelection, choice: Choice, residuals: MeanResiduals, held_out: Pairs, curved: bool

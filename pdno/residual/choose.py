@@ -42,7 +42,9 @@ FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
+NETWORK_GAIN = 0.01  # of statistics with a network over linear ones, at least
 LINEAR_SHARE = 0.05  # of the remaining time, for linear statistics that were not screened
+CROSS_SHARE = 0.08  # of the remaining time, for scoring laws on training pairs by folds
 SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 PROMISING = 0.2  # share of the variance that a few numbers explain, or of what principal components leave unexplained
@@ -178,8 +180,6 @@ class LawSelection:
                 self._train(Copula.name, lambda gaussian: Copula(), self.terms)
             self._cross()
 
-    # Training
-
     def screen(self, share: float) -> "LawSelection":
         """Train each network for a short time, together for this share of the remaining time; return the selection.
 
@@ -280,16 +280,15 @@ class LawSelection:
         if len(np.unique(train.pairs.labels())) < FOLDS:
             return
         units = Units.of(train.values, train.mask)
-        for trial in self.trials.values():
-            if trial.law is None:
-                continue
+        share = self.terms.within(self.terms.left_here(CROSS_SHARE))
+        for trial, law in [(trial, trial.law) for trial in self.trials.values() if trial.law is not None]:
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
-                copy = deepcopy(trial.law).learn(train[kept], None, self.terms)
+                if share.left() == 0:
+                    return
+                copy = deepcopy(law).learn(train[kept], None, self.terms)
                 scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
-
-    # Comparison
 
     def promising(self) -> str:
         """Return the law that is worth further training, after which it is compared with cheaper ones, see `best`.
@@ -316,11 +315,12 @@ class LawSelection:
 
         Resampled fields and a copula must be better than a Gaussian by more than chance allows, and laws with networks better
         than the best one of these three; of several such laws, the one with the lowest score is the best. Statistics with a
-        network must be better than linear ones by more than chance allows: errors of its numbers depend on the input.
+        network must be better than linear ones by more than chance allows, and by a hundredth: errors of its numbers depend on
+        the input.
         """
         simple = _largest({name: gain for name, gain in self._gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
         gains = self._gains(simple)
-        if LINEAR in gains and Statistics.name not in self._gains(LINEAR, evidence=False):
+        if LINEAR in gains and self._gains(LINEAR, evidence=False).get(Statistics.name, 0.0) < NETWORK_GAIN:
             gains.pop(Statistics.name, None)
         return _largest(gains, simple)
 

@@ -4,10 +4,10 @@ r"""The distribution of a few numbers given an input: a linear trend, and a Gaus
 
 with w, μ and the triangular L from a small network that minimises −log p on training pairs. B is a ridge regression of those
 numbers that it predicts better than their mean on held-out pairs, and 0 for others. Without φ, z′ is drawn from its
-training values with a small kernel (a kernel density estimate), which has a width for each number: modes of one of them may be
-narrow, while the others vary continuously. Widths have the largest likelihood on held-out pairs, whose modes may be wider
-because the error of a mean is larger there. The conditional distribution is used where it has a higher
-likelihood on held-out pairs, by more than one standard error.
+training values with a small kernel (a kernel density estimate). It has a width for each number, because modes of one may be
+narrow while others vary continuously, and is narrower where values are dense (Abramson's square-root law) if this is more
+likely. Widths have the largest likelihood on held-out pairs, whose modes may be wider because the error of a mean is larger
+there. The conditional distribution is used where it has a higher likelihood on held-out pairs, by more than one standard error.
 """
 
 import math
@@ -46,6 +46,8 @@ BANDWIDTH_PAIRS = 1200  # training values from which the widths of the kernel ar
 FEWEST_WIDTH_PAIRS = 50  # held-out values to select the widths by
 WIDTHS = np.geomspace(0.004, 0.8, 14)  # that are compared
 ROUNDS = 2  # of the selection of all widths
+MOST_LOCAL = math.log(4)  # log factor by which a width may differ where values are dense or rare
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class ConditionalMixture:
         self.trend = np.zeros((0, 0))  # Bᵀ, (feature, K)
         self.centre = self.spread = np.zeros(0)
         self.values = np.zeros((0, 0))  # standardised training values, for the kernel density
-        self.widths = np.zeros(0)  # of the kernel, in units of the standard deviations of z, (K,)
+        self.widths = np.zeros((0, 0))  # of the kernel at each training value, in units of the standard deviations of z
         self.network: nn.Sequential | None = None
 
     def learn(
@@ -130,7 +132,7 @@ class ConditionalMixture:
 
             def unconditional(places: Array, uniform: Array, normal: Array) -> Array:
                 number = np.minimum((uniform * len(self.values)).astype(np.intp), len(self.values) - 1)
-                return trend[places] + self._restored(self.values[number] + self.widths * normal)
+                return trend[places] + self._restored(self.values[number] + self.widths[number] * normal)
 
             return unconditional
         with torch.no_grad():
@@ -147,7 +149,7 @@ class ConditionalMixture:
 
     def _restored(self, z: Array) -> Array:
         """Return standardised values in units of z, within the range of the training values and two widths of the kernel."""
-        low, high = self.values.min(axis=0) - 2 * self.widths, self.values.max(axis=0) + 2 * self.widths
+        low, high = (self.values - 2 * self.widths).min(axis=0), (self.values + 2 * self.widths).max(axis=0)
         return np.asarray(self.centre + self.spread * np.clip(z, low, high))
 
     def over_gaussian(self, x: Array, z: Array, count: int) -> Array:
@@ -163,7 +165,7 @@ class ConditionalMixture:
         """
         values, points = self.values[:, :count], ((z - x @ self.trend - self.centre) / self.spread)[:, :count]
         gaussian = multivariate_normal(values.mean(axis=0), np.cov(values.T), allow_singular=True)
-        return np.asarray(_kernel_log_density(values, self.widths[:count], points) - np.atleast_1d(gaussian.logpdf(points)))
+        return np.asarray(_kernel_log_density(values, self.widths[:, :count], points) - np.atleast_1d(gaussian.logpdf(points)))
 
     def describe(self) -> str:
         """Describe the distribution in a few words."""
@@ -268,35 +270,56 @@ def _fit(network: nn.Sequential, train: _Rows, held_out: _Rows, seed: int, updat
 
 
 def _bandwidths(z: Array, new: Array | None, seed: int) -> Array:
-    """Return the kernel widths of largest likelihood, in units of the standard deviations of z: one at a time.
+    """Return the kernel widths of largest likelihood, in units of the standard deviations of z.
 
     Args:
         z: training values, (sample, K).
         new: held-out values; if there are few of them, half of the training values take their place.
         seed: of the selection of some training values.
+
+    Returns:
+        The width at each training value, (sample, K).
     """
-    widths = np.full(z.shape[1], WIDTHS[-3])
     if len(z) < 8:
-        return widths
+        return np.full(z.shape, WIDTHS[-3])
     order = generator(seed, "mixture/bandwidth", 0).permutation(len(z))[:BANDWIDTH_PAIRS]
-    half = len(order) // 2
-    known, points = z[order[:half]], z[order[half:]]
+    known, points = order[: len(order) // 2], z[order[len(order) // 2 :]]
     if new is not None and len(new) >= FEWEST_WIDTH_PAIRS:
-        known, points = z[order], new
+        known, points = order, new
+
+    def likelihood(widths: Array) -> float:
+        return float(_kernel_log_density(z[known], widths[known], points).mean())
+
+    return max((_widths(local, likelihood) for local in (np.ones(z.shape), _local(z))), key=likelihood)
+
+
+def _widths(local: Array, likelihood: Callable[[Array], float]) -> Array:
+    """Return widths of largest likelihood, (sample, K): those of each number in turn, multiplied by `local`."""
+    widths = np.full(local.shape[1], WIDTHS[-3])
     for k in [*range(len(widths))] * ROUNDS:
+        tried = [np.where(np.arange(len(widths)) == k, width, widths) for width in WIDTHS]
+        widths = max(tried, key=lambda each: likelihood(local * each))
+    return np.asarray(local * widths)
 
-        def likelihood(width: float, k: int = k) -> float:
-            tried = np.where(np.arange(len(widths)) == k, width, widths)
-            return float(_kernel_log_density(known, tried, points).mean())
 
-        widths[k] = max(WIDTHS, key=likelihood)
-    return widths
+def _local(z: Array) -> Array:
+    """Return the root of the distance to near values of the same number, relative to its geometric mean: (sample, K)."""
+    near, out = max(1, round(math.sqrt(len(z)))), np.ones(z.shape)
+    for k, values in enumerate(z.T):
+        order = np.argsort(values)
+        rank = np.arange(len(z))
+        low, high = np.maximum(rank - near, 0), np.minimum(rank + near, len(z) - 1)
+        distance = (values[order[high]] - values[order[low]]) / np.maximum(high - low, 1)
+        logs = np.log(np.maximum(distance, TINY))
+        out[order, k] = np.exp(np.clip((logs - logs.mean()) / 2, -MOST_LOCAL, MOST_LOCAL))
+    return out
 
 
 def _kernel_log_density(z: Array, widths: Array, points: Array) -> Array:
-    """Return the log of the kernel density estimate from values z at some points, (point,)."""
-    some = z[:: max(1, len(z) // KERNEL_PAIRS)]
-    squares = np.square((points[:, None] - some[None]) / widths).sum(axis=2)
+    """Return the log of the kernel density estimate from values z, with a width each, at some points: (point,)."""
+    every = max(1, len(z) // KERNEL_PAIRS)
+    some, widths = z[::every], widths[::every]
+    squares = np.square((points[:, None] - some[None]) / widths).sum(axis=2) + 2 * np.log(widths).sum(axis=1)
     lowest = squares.min(axis=1, keepdims=True)
     total = np.log(np.exp(-0.5 * (squares - lowest)).mean(axis=1)) - 0.5 * lowest[:, 0]
-    return np.asarray(total - np.log(widths * math.sqrt(2 * math.pi)).sum())
+    return np.asarray(total - 0.5 * z.shape[1] * math.log(2 * math.pi))

@@ -28,6 +28,7 @@ from ..learning.budget import Terms
 from ..learning.settings import Training
 from ..mean.base import pairs_of
 from ..work.state import State
+from .alignment import Alignment
 from .autoencoder import LINEAR, MOST_LATENTS, Autoencoder
 from .compare import Difference
 from .condition import Features
@@ -92,6 +93,7 @@ class Statistics(ResidualLaw, Expectation):
         self.live = np.ones(1, bool)  # where residuals are not always 0, or missing, (channel, *grid)
         self._features = Features((), ())
         self.mixture = ConditionalMixture()
+        self.alignment: Alignment | None = None  # of the rest with m(a) + D
 
     # Training
 
@@ -120,6 +122,8 @@ class Statistics(ResidualLaw, Expectation):
         self.evidence = None if new is None else self.mixture.over_gaussian(*new, self.latents)
         later = None if held_out is None else self._normalised(held_out, z_new, rest_new, rest_new, size_new)
         self._learn_rest(self._normalised(residuals, z, raw, rest, size), later, terms.below("rest"))
+        if later is not None:
+            self.alignment = Alignment.of(rest_new, later.inputs.mean, self.periodic)
         if held_out is not None:
             few = int(np.clip(SHARED_VALUES // (SHARED_DRAWS * rest[0].size), FEWEST_SHARED_PAIRS, SHARED_PAIRS))
             self._measure_shares(held_out[:few], rest_new[:few])
@@ -214,7 +218,8 @@ class Statistics(ResidualLaw, Expectation):
         field = self._decoded(condition[torch.as_tensor(rows.places)], z)
         inner = self._inner(some, some.mean + field, z, size)
         e = np.where(self.live, self.rest.draw(inner, replace(rows, places=np.arange(len(rows.places)))), 0.0)
-        return np.where(self.live, field + self.bands.multiplied(e, (size / self._sizes(e))[:, None]), 0.0)
+        e = self.bands.multiplied(e, (size / self._sizes(e))[:, None])
+        return np.where(self.live, field + (e if self.alignment is None else self.alignment(e, inner.mean)), 0.0)
 
     def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
         """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
@@ -258,6 +263,7 @@ class Statistics(ResidualLaw, Expectation):
         settings = {"latents": self.latents, "network": self.autoencoder.network}
         parts = {"autoencoder": self.autoencoder.state(), "spaces": self._spaces.state(), "features": self._features.state()}
         parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
+        parts |= {} if self.alignment is None else {"alignment": self.alignment.state()}
         return State(settings, {"unit": self.unit, "live": self.live.astype(np.uint8)}, parts)
 
     @classmethod
@@ -275,6 +281,7 @@ class Statistics(ResidualLaw, Expectation):
         new.networks = (new.autoencoder.net,)
         new._features = Features.from_state(state.parts["features"])
         new.mixture = ConditionalMixture.from_state(state.parts["mixture"])
+        new.alignment = Alignment.from_state(state.parts["alignment"]) if "alignment" in state.parts else None
         new.rest_candidates = (new.rest,) = ((law or _rest_from_state)(state.parts["rest"]),)
         return new
 

@@ -18,7 +18,7 @@ from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.mean.choice import Choice, Trial
 from pdno.mean.choose import MeanSelection
-from pdno.model.search import LAW_SCREENING, MEAN_SHARE, SHARED_SHARE, Search
+from pdno.model.search import LAW_SCREENING, LEAST_NOISE, MEAN_SHARE, SHARED_SHARE, Search
 from pdno.residual import Diffused, Gaussian, Inputs, Residuals, Rows, normals
 from pdno.residual.candidates import Candidate, candidates
 from pdno.residual.choose import FINAL_TRAINING, LawChoice
@@ -98,12 +98,17 @@ class Stub(Coins):
 class Means:
     """A selection of means after its screening, with linear regression as the best one."""
 
+    noise = 1.0  # share of noise in its residuals
+
     def __init__(self, record: Record, pairs: Pairs, held_out: Pairs, terms: Terms) -> None:
         self.record, self.mean = record, Linear(degree=1, sparse=False).learn(pairs, held_out, terms)
         self.held_out, self.screened = held_out, dict[str, float]()
 
     def screen(self, held_out: Pairs) -> None:
         return None
+
+    def noise_share(self) -> float:
+        return self.noise
 
     def finish(self, seconds: float) -> str:
         self.record.append(("mean", seconds))
@@ -158,6 +163,16 @@ def test_time_is_that_of_the_mean_otherwise(select, exact, share) -> None:
     else:
         assert names[4:] == list(NAMES)
         assert selected.law.name not in NAMES
+
+
+def test_residuals_with_little_noise_are_those_of_a_mean_that_is_trained_first(select, monkeypatch) -> None:
+    """A law of its errors so far would be of no use."""
+    monkeypatch.setattr(Means, "noise", LEAST_NOISE / 2)
+    record, choice, selected = select("statistics")
+    assert [name for name, _ in record] == ["mean", *NAMES, "statistics"]
+    assert record[0][1] == pytest.approx(MEAN_SHARE * SECONDS, rel=0.02)
+    assert choice.reason == "it was trained to the end"
+    assert selected.law.name == "statistics"
 
 
 def test_a_resumed_run_trains_the_selected_law_alone(select) -> None:

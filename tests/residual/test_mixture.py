@@ -101,3 +101,18 @@ def test_a_trend_is_found_where_there_is_one() -> None:
     again, uniform, normal = ConditionalMixture.from_state(law.state()), rng.random(9), rng.standard_normal((9, 2))
     same = [each.prepare(x[:9])(np.arange(9), uniform, normal) for each in (law, again)]
     np.testing.assert_array_equal(*same)
+
+
+def test_a_narrow_mode_stays_narrow_beside_a_wide_one() -> None:
+    """One width for all values, a compromise between the two, would make the narrow mode wider by half."""
+    rng = np.random.default_rng(0)
+
+    def numbers(count: int) -> np.ndarray:
+        wide = rng.random(count) < 0.5
+        return np.where(wide, 1 + 0.2 * rng.standard_normal(count), -1 + 0.02 * rng.standard_normal(count))[:, None]
+
+    law = ConditionalMixture(updates=1).learn(np.zeros((N, 1)), numbers(N), (np.zeros((300, 1)), numbers(300)))
+    law.network = None
+    draws = drawn(law, np.zeros((1, 1)))
+    assert draws[draws < 0].std() == pytest.approx(0.02, rel=0.2)
+    assert draws[draws > 0].std() == pytest.approx(0.2, rel=0.15)
