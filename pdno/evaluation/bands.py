@@ -23,6 +23,7 @@ __all__ = ["COARSE", "OCTAVES", "Bands", "Regression", "enlarged", "matched"]
 
 COARSE = (0.25, 0.5)  # smooth, rough, and noise of neighbouring nodes
 OCTAVES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+QUARTERS = tuple(2 ** (-k / 4) for k in range(24, 0, -1))  # of octaves: spectra may be steep
 FEWEST_MATCHED = 50  # fields, below which sizes of all are compared
 NEAREST = 100  # fields that one is compared with; with few, the mean of ratios is too large
 NEAREST_SHARE = 8  # of all, one of so many at most
@@ -176,9 +177,15 @@ class Regression:
         """Return the regression of fields of new pairs, (sample, channel, *grid), on their predictions.
 
         c_b is larger than its estimate by one standard error, and within [0, 1]: a prediction is not enlarged, and is made
-        smaller only if that is not by chance.
+        smaller only if that is not by chance. Fields may be periodic without being declared so: modes of periodic fields are
+        used if they leave less.
         """
-        bands = Bands(u.shape[2:], periodic, OCTAVES)
+        kinds = dict.fromkeys([periodic, (True,) * len(periodic)])
+        each = [cls._of(u, prediction, Bands(u.shape[2:], kind, QUARTERS)) for kind in kinds]
+        return min(each, key=lambda regression: float(np.square(u - regression(prediction)).sum()))
+
+    @classmethod
+    def _of(cls, u: Array, prediction: Array, bands: Bands) -> Self:
         centre = u.mean(axis=(0, *range(2, u.ndim)), keepdims=True)[0]
         m = prediction - centre
         products, squares = bands.products(u - prediction, m), bands.products(m, m)
@@ -201,5 +208,5 @@ class Regression:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what `state` returned."""
-        bands = Bands(tuple(state.settings["grid"]), tuple(state.settings["periodic"]), OCTAVES)
+        bands = Bands(tuple(state.settings["grid"]), tuple(state.settings["periodic"]), QUARTERS)
         return cls(bands, np.asarray(state.arrays["centre"]), np.asarray(state.arrays["factors"]))

@@ -3,10 +3,11 @@ r"""Selection of mean and residual law together, within one time budget.
     cheap means → screening of network means → screening of laws on the residuals of the best mean so far
                 → the remaining time for what gains most: the mean, the law, or both
 
-If the law that is best after its screening models randomness that a whole field shares, this limits the prediction, not the
-mean: the mean is trained again without it (`pdno.model.effects`), and the law gets the rest of the time. If it has a scale
-field, mean and law share the time. Otherwise the mean gets most of it. Where one of the two is given by the user, the other one
-is selected alone.
+If the law that is best after its screening models randomness that a whole field shares, and residuals are mostly noise
+(`pdno.mean.noise`), this limits the prediction, not the mean: the mean is trained again without it (`pdno.model.effects`), and
+the law gets the rest of the time. If there is less noise, or the law has a scale field, mean and law share the time. Otherwise
+the mean gets most of it, before any law is tried if there is hardly any noise. Where one of the two is given by the user, the
+other one is selected alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ __all__ = ["Search"]
 
 MEAN_SHARE = 0.85  # of the remaining time, for the mean of Gaussian residuals
 SHARED_SHARE = 0.55  # likewise, if residuals have a scale field
-LEAST_NOISE = 0.5  # share of noise in the residuals of the best mean so far, below which it is trained before any law
+LEAST_NOISE = 0.25  # share of noise in the residuals of the best mean so far, below which it is trained before any law
+SHARED_NOISE = 0.9  # likewise, below which mean and law share the time even if whole fields share randomness
 LAW_SCREENING = 0.3  # of the remaining time, for screening laws before the mean is trained to the end
 
 
@@ -92,6 +94,7 @@ class Search:
         """Select mean and law together."""
         means = MeanSelection(self.pairs, held_out, self.terms, **shared)
         reason = means.screen(held_out)
+        noise = 1.0
         if reason is None:
             noise = means.noise_share()
             self.terms.log(f"noise is at most {noise:.0%} of the variance of residuals")
@@ -103,7 +106,7 @@ class Search:
         if not laws.reason:
             laws.screen(LAW_SCREENING)
         best = laws.promising()
-        if reason is None and not laws.is_shared(best):
+        if reason is None and (noise < SHARED_NOISE or not laws.is_shared(best)):
             return self._finished(means, laws, plan)
         if laws.is_shared(best):
             before = choice.mean
@@ -117,13 +120,13 @@ class Search:
         self, means: MeanSelection, screened: LawSelection | None, plan: Mapping[str, Any]
     ) -> tuple[Choice, LawChoice]:
         """Train the mean for most of the remaining time, then the law; `screened` has compared laws for an earlier mean."""
-        best = None if screened is None else screened.promising()
-        share = SHARED_SHARE if best == Scaled.name else MEAN_SHARE
-        choice = means.selected(means.finish(self.terms.left(share)))
+        best = Gaussian.name if screened is None else screened.promising()
+        is_known = best == Scaled.name or (screened is not None and screened.is_shared(best))
+        choice = means.selected(means.finish(self.terms.left(SHARED_SHARE if is_known else MEAN_SHARE)))
         residuals, remarks = self._decomposed(choice, self.terms)
         laws = self._laws(residuals, [] if screened is None else _tried(screened))
-        if best is None or (not laws.reason and best != Scaled.name):
-            best = laws.promising() if laws.reason else laws.screen(LAW_SCREENING).promising()
+        if not laws.reason and not is_known:
+            best = laws.screen(LAW_SCREENING).promising()
         self._kept(replace(choice, law=best), plan)
         return choice, self._law_of(laws, best, remarks)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdno.basis import modes
-from pdno.evaluation.bands import COARSE, OCTAVES, Bands, Regression, enlarged, matched
+from pdno.evaluation.bands import COARSE, OCTAVES, QUARTERS, Bands, Regression, enlarged, matched
 
 GRIDS = [((64,), (False,)), ((30,), (True,)), ((12, 20), (True, False))]
 
@@ -93,19 +93,32 @@ def test_matched_fields_of_one_noise_are_enlarged_like_all() -> None:
 
 def test_errors_are_uncorrelated_with_a_regressed_prediction_in_each_band() -> None:
     """u = m + noise and m̂ = m + error, with m smooth: at short wavelengths m̂ is error alone."""
-    rng, bands = np.random.default_rng(0), Bands((64,), (True,), OCTAVES)
-    smooth = np.array([1.0 if b < 2 else 0.1 if b == 2 else 0.0 for b in range(bands.count)])
-    m = 3.0 + bands.multiplied(rng.standard_normal((2000, 1, 64)), smooth[None, None])
+    rng, bands = np.random.default_rng(0), Bands((64,), (True,), QUARTERS)
+    smooth = np.array([1.0 if b < 3 else 0.1 if b == 3 else 0.0 for b in range(bands.count)])
+    m = 3.0 + bands.multiplied(rng.standard_normal((4000, 1, 64)), smooth[None, None])
     error, noise = 0.1 * rng.standard_normal(m.shape), 0.05 * rng.standard_normal(m.shape)
-    regression = Regression.of(m[:1000] + noise[:1000], m[:1000] + error[:1000], (True,))
+    regression = Regression.of(m[:2000] + noise[:2000], m[:2000] + error[:2000], (True,))
     expected = smooth**2 / (smooth**2 + 0.01)
     np.testing.assert_allclose(regression.factors[0], expected, atol=0.03)  # one standard error larger
-    new, u = regression(m[1000:] + error[1000:]), m[1000:] + noise[1000:]
+    new, u = regression(m[2000:] + error[2000:]), m[2000:] + noise[2000:]
     products = bands.products(u - new, new - 3.0).sum(axis=(0, 1))
     np.testing.assert_allclose(products / bands.products(u - 3.0, u - 3.0).sum(axis=(0, 1)), 0.0, atol=0.02)
-    assert np.mean((new - m[1000:]) ** 2) < 0.5 * np.mean(error**2)
+    assert np.mean((new - m[2000:]) ** 2) < 0.5 * np.mean(error**2)
     again = Regression.from_state(regression.state())
     np.testing.assert_array_equal(again(m), regression(m))
+
+
+def test_fields_that_are_periodic_need_not_be_declared_so() -> None:
+    """Cosine series of smooth periodic fields decay slowly, Fourier series do not; errors of the prediction are white."""
+    rng, x = np.random.default_rng(0), np.arange(64) / 64
+    waves = [np.sin(2 * np.pi * (k * x + rng.random((400, 1, 1)))) for k in (1, 2, 3)]
+    u = np.sum(waves, axis=0)
+    prediction = u + 0.1 * rng.standard_normal(u.shape)
+    regression = Regression.of(u[:200], prediction[:200], (False,))
+    assert regression.bands.periodic == (True,)
+    assert np.mean((regression(prediction[200:]) - u[200:]) ** 2) < 0.3 * 0.1**2
+    steps = np.sign(x - rng.random((400, 1, 1)))
+    assert Regression.of(steps, steps + 0.1 * rng.standard_normal(u.shape), (False,)).bands.periodic == (False,)
 
 
 def test_a_prediction_is_not_enlarged_and_not_changed_by_chance() -> None:

@@ -18,7 +18,7 @@ from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.mean.choice import Choice, Trial
 from pdno.mean.choose import MeanSelection
-from pdno.model.search import LAW_SCREENING, LEAST_NOISE, MEAN_SHARE, SHARED_SHARE, Search
+from pdno.model.search import LAW_SCREENING, LEAST_NOISE, MEAN_SHARE, SHARED_NOISE, SHARED_SHARE, Search
 from pdno.residual import Diffused, Gaussian, Inputs, Residuals, Rows, normals
 from pdno.residual.candidates import Candidate, candidates
 from pdno.residual.choose import FINAL_TRAINING, LawChoice
@@ -172,6 +172,15 @@ def test_residuals_with_little_noise_are_those_of_a_mean_that_is_trained_first(s
     assert [name for name, _ in record] == ["mean", *NAMES, "statistics"]
     assert record[0][1] == pytest.approx(MEAN_SHARE * SECONDS, rel=0.02)
     assert choice.reason == "it was trained to the end"
+    assert selected.law.name == "statistics"
+
+
+def test_mean_and_law_share_the_time_if_there_is_some_noise(select, monkeypatch) -> None:
+    """A law of whole fields won the screening; its residuals are errors of the mean in part."""
+    monkeypatch.setattr(Means, "noise", (LEAST_NOISE + SHARED_NOISE) / 2)
+    record, _, selected = select("statistics")
+    assert [name for name, _ in record] == [*NAMES, "mean", "statistics"]
+    assert record[3][1] == pytest.approx(SHARED_SHARE * SECONDS, rel=0.02)
     assert selected.law.name == "statistics"
 
 
