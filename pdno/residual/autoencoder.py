@@ -1,7 +1,7 @@
 r"""An autoencoder of residual fields: z = E(u − m(a), a, m(a)), and the field D(a, m(a), z) that it stands for.
 
 E and D are trained together so that D reconstructs residuals from K numbers (`pdno.nn.bottleneck`). Then residuals of held-out
-pairs are regressed on D in each octave of wavenumbers (`pdno.evaluation.bands`): what is left of them is uncorrelated with D.
+pairs are regressed on D in bands of wavenumbers (`pdno.evaluation.bands`): what is left of them is uncorrelated with D.
 """
 
 import time
