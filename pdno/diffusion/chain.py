@@ -8,11 +8,13 @@ A network F_θ(n, v, a) predicts one linear combination F = p_n u₀ + q_n ε:
     "eps"       0            1                              the noise (the paper's choice)
     "u0"        1            0                              the clean field
     "v"         −√(1−γ_n)    √γ_n                           the velocity
+    "flow"      −1           1                              the velocity of a straight path from u₀ to ε (flow matching)
     "mean"      √γ_{n−1}     (1−γ_n−β_n)/√((1−γ_n)(1−β_n))  the reverse mean m_θ of `eqn:reverse-transition`
 
 Together with v = √γ_n u₀ + √(1−γ_n) ε, each of them determines u₀, ε and the score, so the rest of the package does not depend
-on the target. With a base distribution N(0, 𝒞) the score is the operator Ψ = 𝒞∇log ρ of section 3.2; the finite-dimensional
-and the function-space model share all code.
+on the target. Flow matching, x_t = (1−t) u₀ + t ε, is the target "flow" with `Schedule.flow`, up to the scale of x_t. With a
+base distribution N(0, 𝒞) the score is the operator Ψ = 𝒞∇log ρ of section 3.2; the finite-dimensional and the function-space
+model share all code.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,8 +34,8 @@ from .schedule import Schedule
 
 __all__ = ["Denoiser", "Diffusion", "Predictor", "Target", "Weight"]
 
-Target = Literal["eps", "u0", "v", "mean"]
-Weight = Literal["target", "ddsm"]
+Target = Literal["eps", "u0", "v", "flow", "mean"]
+Weight = Literal["target", "ddsm", "score"]
 Predictor = Callable[[Any, Tensor, Any], Tensor]  # a network (n, v, a) ↦ F_θ, where n is a number or (batch,)
 Denoiser = Callable[[int, Tensor, Any], Tensor]  # (n, v, a) ↦ E[U_0 | U_n = v]
 
@@ -47,7 +49,8 @@ class Diffusion:
         base: distribution N(0, 𝒞) of the noise: `White()`, a `pdno.Field`, or a sum.
         target: quantity that the network predicts, see the table of the module.
         weight: "target" averages ‖F − F_θ‖² over n without weights; "ddsm" weights it so that it is the error of ε, the
-            paper's L_DDSM. For the target "eps" both are the same.
+            paper's L_DDSM, for the target "eps" without weights; "score" so that it is the error of the score Ψ, that is L_DDSM
+            with the factor 1/(1−γ_n), 1/(1−e^(−t)) in the function-space objective.
 
     >>> Diffusion.from_json(Diffusion(target="v").to_json()).target
     'v'
@@ -164,7 +167,7 @@ class Diffusion:
 
     def _squared_errors(self, network: Predictor, n: Tensor, u0: Tensor, eps: Tensor, a: Any) -> Tensor:
         squares = (network(n, self.forward(n, u0, eps), a) - self.target_of(n, u0, eps)) ** 2
-        return squares * at(self._eps_weight(), n, u0) if self.weight == "ddsm" else squares
+        return squares if self.weight == "target" else squares * at(self._weights(), n, u0)
 
     def _coefficients(self) -> tuple[Floats, Floats]:
         """Return p_n and q_n of the table of the module."""
@@ -176,17 +179,20 @@ class Diffusion:
             return one, zero
         if self.target == "v":
             return -np.sqrt(1 - gamma), np.sqrt(gamma)
+        if self.target == "flow":
+            return -one, one
         before = np.concatenate([[1.0], gamma[:-1]])
         q = np.divide(1 - gamma - beta, np.sqrt((1 - gamma) * (1 - beta)), out=np.zeros_like(gamma), where=gamma < 1)
         q[1] = 0.0  # 1 − γ_1 = β_1 up to rounding
         return np.sqrt(before), q
 
-    def _eps_weight(self) -> Floats:
-        """Return ‖ε − ε_θ‖²/‖F − F_θ‖², which turns the squared error of the output into that of ε."""
+    def _weights(self) -> Floats:
+        """Return ‖ε − ε_θ‖²/‖F − F_θ‖², which turns the squared error of the output into that of ε, or the same for Ψ."""
         p, q = self._coefficients()
         gamma = self.schedule.gamma
-        with np.errstate(divide="ignore"):
-            return np.asarray(gamma / (p * np.sqrt(1 - gamma) - q * np.sqrt(gamma)) ** 2)
+        with np.errstate(divide="ignore", invalid="ignore"):  # n = 0 is not a step
+            of_eps = np.asarray(gamma / (p * np.sqrt(1 - gamma) - q * np.sqrt(gamma)) ** 2)
+            return of_eps if self.weight == "ddsm" else of_eps / (1 - gamma)
 
 
 def at(values: Floats, n: Any, like: Tensor) -> Tensor:

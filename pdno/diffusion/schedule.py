@@ -7,12 +7,14 @@ a subset of the steps. Its β is that of the transition between two kept steps, 
 sub-chain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import quad
 
 from .._typing import Floats
 from ..errors import UserError, nearest
@@ -20,6 +22,7 @@ from ..errors import UserError, nearest
 __all__ = ["Schedule", "Spacing", "noise_range"]
 
 Spacing = Literal["even", "quadratic", "error"]
+LAST_TIME = 0.999  # of flow matching
 MAX_BETA = 0.999  # upper bound of every β_n, so that γ_N > 0
 SHARED = 5.0  # largest noise level / (√d × standard deviation): what a field shares is then lost in noise but for 2 % of it
 LEAST_HIGH = 40.0  # smallest value of the largest noise level: U_N has 1/40 of the mean of the data
@@ -98,6 +101,39 @@ class Schedule:
             raise UserError(f"low = {low}, high = {high}: noise levels must be positive and increase")
         sigma = np.geomspace(low, high, n_steps) if n_steps > 1 else np.array([high])
         return cls(np.concatenate([[1.0], 1 / (1 + sigma**2)]))
+
+    @classmethod
+    def flow(cls, n_steps: int = 100) -> "Schedule":
+        """Return the schedule of flow matching: x_t = (1−t) u₀ + t ε, scaled to unit variance, at t = .999 n/N.
+
+        γ = (1−t)²/((1−t)² + t²), which would be 0 at t = 1.
+
+        >>> print(f"{Schedule.flow(4).gamma[2]:.2f}")
+        0.50
+        """
+        _check_n_steps(n_steps)
+        t = LAST_TIME * np.arange(n_steps + 1) / n_steps
+        return cls((1 - t) ** 2 / ((1 - t) ** 2 + t**2))
+
+    @classmethod
+    def from_alpha(cls, alpha: Callable[[float], float], t_final: float = 1.0, n_steps: int = 100) -> "Schedule":
+        """Return the schedule of dU = −½ α(t) U dt + √α(t) dW at t_n = n t_final/N: γ_n = exp(−∫₀^{t_n} α(t) dt).
+
+        Args:
+            alpha: the noise scheduling function, positive.
+            t_final: T.
+            n_steps: N.
+
+        Raises:
+            UserError: if it is not positive, or so large that γ_N is 0.
+
+        >>> Schedule.from_alpha(lambda t: 2 * t, 2.0, 4).gamma.round(4).tolist()
+        [1.0, 0.7788, 0.3679, 0.1054, 0.0183]
+        """
+        _check_n_steps(n_steps)
+        t = np.linspace(0.0, t_final, n_steps + 1)
+        parts = [quad(alpha, low, high)[0] for low, high in pairwise(t.tolist())]
+        return cls(np.exp(-np.concatenate([[0.0], np.cumsum(parts)])))
 
     @classmethod
     def from_beta(cls, beta: Sequence[float] | Floats) -> "Schedule":

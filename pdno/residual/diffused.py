@@ -194,15 +194,17 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
     def _draws(self, net: NetworkOnPairs, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
         """Return the function (rows, first, step) ↦ n, U_0, ε, a and mask.
 
-        n ~ Unif{1 … N} and ε ~ N(0, 𝒞) are functions of (seed, purpose, step, place in the batch).
+        n ~ Unif{t_start + 1 … N}, as the reverse chain takes no other steps, and ε ~ N(0, 𝒞) are functions of (seed, purpose,
+        step, place in the batch).
         """
         get = net.rows(pairs, seed if purpose == "train" else None)
-        shape, law = net.spaces.u_shape, self.diffusion.law
+        shape, law, first_n = net.spaces.u_shape, self.diffusion.law, 1 + self.reverse.t_start
+        count = self.diffusion.schedule.n_steps - self.reverse.t_start
 
         def drawn(rows: BatchRows, first: int, step: int) -> tuple[Any, ...]:
             a, u, mask = get(rows, first, step)
             uniform = generator(seed, f"{purpose}/n", step).random(first + len(rows))[first:]
-            n = 1 + torch.as_tensor(np.floor(uniform * self.diffusion.schedule.n_steps), dtype=torch.long).to(u.device)
+            n = first_n + torch.as_tensor(np.floor(uniform * count), dtype=torch.long).to(u.device)
             return n, u, net.tensor(law.sample(shape, len(rows), seed, first, f"{purpose}/eps", step)), a, mask
 
         return drawn

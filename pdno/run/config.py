@@ -100,7 +100,7 @@ class NetworkSection(Section):
 class DiffusionSection(Section):
     """The forward chain, see `pdno.Diffusion`."""
 
-    schedule: Literal["auto", "cosine", "linear", "geometric"] = "auto"  # "auto": as `pdno.PDNO` without a diffusion
+    schedule: Literal["auto", "cosine", "linear", "geometric", "flow"] = "auto"  # "auto": as `pdno.PDNO` without a diffusion
     n_steps: int = 100
     base: str = "white"
     target: Target | Literal["auto"] = "auto"  # "auto": "v" for the residuals of a mean, "u0" without a mean
@@ -179,7 +179,7 @@ class Config(Section):
     def of(cls, model: PDNO) -> "Config":
         """Return the settings of an untrained model."""
         chain = model.diffusion.schedule
-        known = {name: getattr(Schedule, name)(chain.n_steps).gamma for name in ("cosine", "linear", "geometric")}
+        known = {name: getattr(Schedule, name)(chain.n_steps).gamma for name in ("cosine", "linear", "geometric", "flow")}
         names = [name for name, gamma in known.items() if np.allclose(gamma, chain.gamma, rtol=1e-9, atol=0.0)]
         settings = model.settings()
         network = {"kind": settings["network"]} if isinstance(settings["network"], str) else dict(settings["network"])

@@ -19,7 +19,7 @@ from pdno.diffusion.schedule import Schedule
 
 D = 6
 BASES = [White(), Field(tau=3, r=1), Field(tau=2, r=1, condition="periodic"), White() + LowModes()]
-TARGETS = ["eps", "u0", "v", "mean"]
+TARGETS = ["eps", "u0", "v", "flow", "mean"]
 each_base = pytest.mark.parametrize("base", BASES, ids=["white", "neumann", "periodic", "low"])
 each_target = pytest.mark.parametrize("target", TARGETS)
 Predictor = Callable[[Tensor], Tensor]
@@ -136,6 +136,7 @@ def test_the_loss_of_the_exact_predictor_is_the_irreducible_error(target, base) 
             "eps": (0, 1),
             "u0": (1, 0),
             "v": (-noise, signal),
+            "flow": (-1, 1),
             "mean": (signal / (1 - beta[n]) ** 0.5, (noise - beta[n] / noise) / (1 - beta[n]) ** 0.5),
         }[target]
         cross = p * signal * problem.sigma + q * noise * problem.c
@@ -156,6 +157,28 @@ def test_weight_ddsm_is_the_loss_of_the_noise_for_every_target(target) -> None:
     torch.testing.assert_close(diffusion.loss(network_with(diffusion, wrong), n, u0, eps, None), noise_loss, rtol=1e-9, atol=0)
     plain = Diffusion(target=target).loss(network_with(diffusion, wrong), n, u0, eps, None)
     assert torch.isclose(plain, noise_loss, rtol=1e-9) == (target == "eps")
+
+
+@each_target
+def test_weight_score_is_the_loss_of_the_score_for_every_target(target) -> None:
+    """The objective of the function-space model: L_DDSM with the factor 1/(1 − e^(−t)), where e^(−t) = γ."""
+    n = torch.arange(1, 101)
+    u0, eps, wrong = (normal(100, 1, D, seed=seed) for seed in (7, 8, 9))
+    diffusion = Diffusion(target=target, weight="score")
+    v = diffusion.forward(n, u0, eps)
+    score_loss = ((diffusion.score(n, v, wrong) - diffusion.score(n, v, u0)) ** 2).mean()
+    torch.testing.assert_close(diffusion.loss(network_with(diffusion, wrong), n, u0, eps, None), score_loss, rtol=1e-9, atol=0)
+
+
+def test_flow_matching_is_a_schedule_and_a_target() -> None:
+    """x_t = (1−t) u₀ + t ε, with its velocity ε − u₀, is U_n times the root of (1−t)² + t²."""
+    diffusion, u0, eps = Diffusion(Schedule.flow(10), target="flow"), normal(1, 1, D, seed=1), normal(1, 1, D, seed=2)
+    for n in range(1, 11):
+        t = 0.999 * n / 10
+        torch.testing.assert_close(diffusion.forward(n, u0, eps) * ((1 - t) ** 2 + t**2) ** 0.5, (1 - t) * u0 + t * eps)
+        velocity = diffusion.target_of(n, u0, eps)
+        torch.testing.assert_close(velocity, eps - u0)
+        torch.testing.assert_close(diffusion.u0_of(n, diffusion.forward(n, u0, eps), velocity), u0)
 
 
 def network_with(diffusion: Diffusion, u0: Tensor):
@@ -305,7 +328,7 @@ def test_mistakes_are_explained(call, message) -> None:
 
 @each_target
 @each_base
-@pytest.mark.parametrize("weight", ["target", "ddsm"])
+@pytest.mark.parametrize("weight", ["target", "ddsm", "score"])
 def test_json_round_trip(target, base, weight) -> None:
     """γ, the base distribution, target and weight are kept exactly."""
     diffusion = Diffusion(Schedule.linear(12), base, target, weight)

@@ -152,6 +152,18 @@ def test_the_analytic_variance_recovers_the_spread(steps, s, measured) -> None:
     assert mean == pytest.approx(2, abs=1e-3 * max(s, 1e-3))
 
 
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("s", SPREADS)
+def test_flow_matching_recovers_the_spread(steps, s) -> None:
+    """Its schedule with the ancestral sampler and the analytic variance; .1 % of the mean is left of U_N at t = .999."""
+    flow = Schedule.flow(100)
+    chain = flow.subchain(steps)
+    var = variance("analytic", chain, error_of(s, flow))
+    mean, std = moments_of(lambda v, noise: ancestral(denoiser(2.0, s, flow), v, None, chain, var, noise), chain)
+    assert std == pytest.approx(s, rel=2e-3)
+    assert mean == pytest.approx(2, abs=2e-3 * max(s, 1e-3))
+
+
 @lru_cache
 def measured_error(s: float) -> np.ndarray:
     draw = torch.Generator().manual_seed(1)

@@ -13,6 +13,8 @@ CHAINS = [
     Schedule.linear(100),
     Schedule.linear(10),
     Schedule.from_beta([0.1, 0.5, 0.2, 0.9]),
+    Schedule.flow(20),
+    Schedule.from_alpha(lambda t: 0.1 + 20 * t, 1.0, 30),
 ]
 
 
@@ -47,7 +49,17 @@ def test_linear_has_the_same_sum_of_beta_for_every_number_of_steps() -> None:
     assert Schedule.linear(10).beta.max() == pytest.approx(0.999)
 
 
-@pytest.mark.parametrize("make", [Schedule.cosine, Schedule.linear])
+def test_gamma_is_the_integral_of_alpha() -> None:
+    """α(t) = b + (B − b) t, the rate of the linear schedule: γ(t) = exp(−b t − (B − b) t²/2)."""
+    chain, t = Schedule.from_alpha(lambda t: 0.1 + 19.9 * t, 1.0, 50), np.arange(51) / 50
+    np.testing.assert_allclose(chain.gamma, np.exp(-0.1 * t - 19.9 * t**2 / 2), rtol=1e-10)
+    constant = Schedule.from_alpha(lambda t: 1.0, 3.0, 4)  # the Ornstein–Uhlenbeck process of the function-space model
+    np.testing.assert_allclose(constant.gamma, np.exp(-0.75 * np.arange(5)), rtol=1e-12)
+    with pytest.raises(UserError, match="a schedule needs γ_0 > γ_1"):
+        Schedule.from_alpha(lambda t: t - 0.5)
+
+
+@pytest.mark.parametrize("make", [Schedule.cosine, Schedule.linear, Schedule.flow])
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 20, 1000])
 def test_any_number_of_steps(make, n_steps) -> None:
     chain = make(n_steps)

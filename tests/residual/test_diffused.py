@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import pdno
-from pdno import PDNO, Diffusion, Pairs, Schedule, UserError
+from pdno import PDNO, Diffusion, Pairs, Schedule, Training, UserError
 from pdno.data.spaces import Spaces
 from pdno.diffusion.reverse import AUTO_STEPS, Reverse, ancestral, denoising_error, variance
 from pdno.learning.budget import Terms
@@ -96,6 +96,22 @@ def test_the_denoising_error_of_an_exact_network_is_its_posterior_variance() -> 
     expected = gamma * s**2 / (gamma * s**2 + 1 - gamma)
     np.testing.assert_allclose(law.error[1:], expected, rtol=6 * np.sqrt(2 / 2**15))
     assert law.error[0] == 0
+
+
+@pytest.mark.parametrize("t_start", [0, 90])
+def test_steps_that_the_reverse_chain_does_not_take_are_not_trained(t_start) -> None:
+    seen: list[int] = []
+
+    class Recording(ExactDenoiser):
+        def forward(self, n: Tensor, v: Tensor, a: Tensor) -> Tensor:
+            seen.extend(n.tolist())
+            return super().forward(n, v, a)
+
+    training = Training(updates=20, batch=20, rate=1e-12, ema=0.0)
+    law = Diffused(Recording(0.0, 0.5), Diffusion(), Reverse(variance="gaussian", t_start=t_start), training=training)
+    law.with_spread(unit_spread()).learn(gaussian_residuals(0.5, 20, 0), None, QUIET)
+    assert set(seen) <= set(range(t_start + 1, 101))
+    assert len(set(seen)) > 0.9 * (100 - t_start)  # 400 draws
 
 
 def test_a_network_that_predicts_zero_is_exact_for_unit_gaussians() -> None:
