@@ -178,7 +178,10 @@ def train(
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
     precision: Annotated[str, typer.Option(help="32-true, 64-true or bf16-mixed.")] = "32-true",
-    validation: Annotated[float, typer.Option(help="Fraction of validation pairs, if the file has none.")] = 0.1,
+    validation: Annotated[
+        float | None,
+        typer.Option(help="Fraction of validation pairs, if the file has none.", show_default="0.1; 0 with --preset paper:…"),
+    ] = None,
     test_fraction: Annotated[
         float, typer.Option("--test-fraction", help="Fraction of test pairs, if the file has none.")
     ] = 0.1,
@@ -217,7 +220,8 @@ def train(
     names = {} if selection is None else {name: value for name, value in asdict(selection).items() if value is not None}
     files = {"test_file": test, "cache": cache}
     names |= {name: str(path.resolve()) for name, path in files.items() if path is not None} | ({"mask": mask} if mask else {})
-    source = {"file": str(file.resolve()), "options": names, "validation": validation, "test": test_fraction}
+    held_out = (0.0 if preset.startswith("paper:") else 0.1) if validation is None else validation
+    source = {"file": str(file.resolve()), "options": names, "validation": held_out, "test": test_fraction}
     train_run(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
     if is_first():
         typer.echo(f"Next:  pdno evaluate {quote(str(out))}")

@@ -137,7 +137,7 @@ class PDNO(Surrogate):
         """
         if test not in PDNO_TESTS:
             raise UserError(f"the paper has no test {test!r}; {nearest(test, PDNO_TESTS)}")
-        return cls(**PDNO_TESTS[test](noisy))
+        return cls(**PDNO_TESTS[test].arguments(noisy))
 
     @classmethod
     def field(cls, budget: float = AUTO_BUDGET, **settings: Any) -> "PDNO":

@@ -171,7 +171,7 @@ class Config(Section):
         if name in BASELINES:
             return cls(model=ModelSection(kind=name))  # type: ignore[arg-type]
         if kind == "paper" and test in PDNO_TESTS and noisy in ("", "noisy"):
-            return cls.of(PDNO.paper(test, bool(noisy)))
+            return cls.of(PDNO.paper(test, bool(noisy))).changed({"model": {"symmetries": []}}, name)
         of_paper = [f"paper:{test}{suffix}" for suffix in ("", ":noisy") for test in PDNO_TESTS]
         raise UserError(f"preset {name!r} is unknown; {nearest(name, ['auto', 'field', *BASELINES, *of_paper])}")
 
@@ -198,6 +198,17 @@ class Config(Section):
                 "training": settings["training"] or {},
             }
         )
+
+    def is_of_paper(self, test: str) -> bool:
+        """Return whether all settings and the number of training pairs are those of the paper's tables for a test."""
+        for noisy, name in ((False, f"paper:{test}"), (True, f"paper:{test}:noisy")) if test in PDNO_TESTS else ():
+            paper = Config.preset(name)
+            own = paper.model_copy(
+                update={"data": self.data, "model": paper.model.model_copy(update={"grid": self.model.grid})}
+            )
+            if self == own and self.data.pairs.get("train") == PDNO_TESTS[test].train[noisy]:
+                return True
+        return False
 
     def changed(self, changes: dict[str, Any], source: str) -> "Config":
         """Return the settings with some of them changed.

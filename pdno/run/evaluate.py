@@ -162,7 +162,7 @@ def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int,
             name,
             e.scores[name].value,
             error=e.scores[name].error,
-            paper=results.paper(metadata["data"], metadata["grid"], noise or "", name),
+            paper=results.paper(metadata["data"], metadata["grid"], noise or "", name, model.name),
             **common,
         )
         for name in results.DESCRIPTIONS
@@ -171,17 +171,12 @@ def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int,
 
 
 def _method(model: Surrogate, config: Config, metadata: dict[str, Any]) -> str:
-    """Return the name of the method in results; the settings of the paper have their own name."""
-    sections = ("network", "diffusion", "reverse")
-    for noisy in ("", ":noisy") if model.name == "pdno" else ():
-        try:
-            paper = Config.preset(f"paper:{metadata['data']}{noisy}")
-        except UserError:
-            break
-        if all(getattr(config, section) == getattr(paper, section) for section in sections):
-            return "pdno-paper"
-    functional = model.name == "pdno" and config.diffusion.base.startswith("field")
-    return "pdno-functional" if functional else model.method
+    """Return the name of the method in results; a model with the settings of the paper, all of them, has its own name."""
+    if model.name != "pdno":
+        return model.method
+    if config.is_of_paper(metadata["data"]):
+        return "pdno-paper"
+    return "pdno-functional" if config.diffusion.base.startswith("field") else model.method
 
 
 def _training_seconds(run: Path) -> float | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import UserError
+from ..model.paper import CELLS
 from ..work.engine import cores
 from ..work.files import replacing
 
@@ -109,18 +110,6 @@ OLD_METADATA = {  # likewise
 }
 OLD_TRIAL = {"taken": "selected", "note": "description"}  # likewise
 
-PAPER = {  # MRLE and MSTD of PDNO in the paper, for noise-free data
-    ("darcy", "64x64"): (0.0046, 5.08e-7),
-    ("darcy", "128x128"): (0.0022, 3.52e-7),
-    ("darcy", "256x256"): (0.0037, 1.21e-5),
-    ("burgers", "512"): (0.0047, 5.47e-4),
-    ("burgers", "1024"): (0.0053, 7.93e-4),
-    ("burgers", "2048"): (0.0152, 1.51e-3),
-    ("advection", "256"): (0.0062, 7.91e-4),
-    ("advection", "512"): (0.0081, 7.38e-4),
-    ("advection", "1024"): (0.0445, 2.59e-3),
-}
-
 
 def row(metric: str, value: float | np.floating[Any], **fields: Any) -> dict[str, Any]:
     """Return a row with all its fields; None for those not given.
@@ -140,10 +129,12 @@ def row(metric: str, value: float | np.floating[Any], **fields: Any) -> dict[str
     return {name: _number(given[name]) if isinstance(given.get(name), float) else given.get(name) for name in FIELDS}
 
 
-def paper(test: str, grid: str, noise: str, metric: str) -> float | None:
-    """Return the value for PDNO in the tables of the paper; None if there is none."""
-    values = PAPER.get((test, grid)) if noise == "none" else None
-    return dict(zip(("mrle", "mstd"), values, strict=True)).get(metric) if values else None
+def paper(test: str, grid: str, noise: str, metric: str, method: str = "pdno") -> float | None:
+    """Return the value in the tables of the paper for PDNO, or for the method "fno"; None if there is none."""
+    cell = CELLS.get(f"{test}-{grid.split('x')[0]}") if noise == "none" else None
+    if cell is None:
+        return None
+    return {"mrle": cell.fno}.get(metric) if method == "fno" else {"mrle": cell.mrle, "mstd": cell.mstd}.get(metric)
 
 
 def machine() -> dict[str, Any]:

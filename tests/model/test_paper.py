@@ -14,7 +14,7 @@ from pdno.learning.budget import Terms
 from pdno.learning.network import NetworkOnPairs
 from pdno.mean.network import relative_error
 from pdno.model.baseline import FNO
-from pdno.model.paper import FNO_TESTS, PDNO_TESTS
+from pdno.model.paper import CELLS, FNO_TESTS, PDNO_TESTS, SETTINGS
 from tests.helpers import normal
 
 SMALL = {"kind": "fno", "modes": 4, "width": 12}
@@ -173,6 +173,33 @@ def test_models_are_those_of_the_paper(test, points, base, batch, schedule, rate
     draws = model.sample(a[:1], steps=1, chunk=1)
     assert draws.shape == (1, 1, 1, *points)
     assert np.isfinite(draws).all()
+
+
+@pytest.mark.parametrize(
+    ("test", "label", "train", "test_inputs", "members"),
+    [
+        ("elliptic1d", "tab:params-test1", (10_000, 10_000), 10_000, (1, 500)),
+        ("darcy", "tab:params-test2", (1000, 1000), 100, (1, 500)),
+        ("burgers", "tab:params-test3", (1024, 1024), 1024, (1, 1)),
+        ("advection", "tab:params-test4", (1500, 10_000), 300, (1, 10_000)),
+    ],
+)
+def test_the_tables_have_the_data_of_the_paper(test, label, train, test_inputs, members) -> None:
+    table = PDNO_TESTS[test]
+    assert (table.label, table.train, table.test, table.members) == (label, train, test_inputs, members)
+    assert (table.multipliers, table.blocks, table.n_steps, table.epochs) == ((1, 2, 4, 8), 2, 100, 1000)
+
+
+def test_settings_are_all_experiments_of_the_paper() -> None:
+    """Test 1 at three noise levels, three grids of Tests 2 to 4, Darcy with two mixtures and advection with much noise."""
+    assert len(SETTINGS) == 3 + 9 + 4 + 2
+    assert list(CELLS) == [name for name, setting in SETTINGS.items() if not setting.noisy]
+    assert {setting.members for setting in SETTINGS.values() if not setting.noisy} == {1}
+    darcy = SETTINGS["darcy-128-mixture:2"]
+    assert (darcy.train, darcy.members, darcy.grid, darcy.noisy) == (1000, 10_000, "128x128", True)
+    advection = SETTINGS["advection-512-gaussian:0.5"]
+    assert (advection.train, advection.members, advection.grid) == (10_000, 10_000, "512")
+    assert SETTINGS["elliptic1d-128-gaussian:1"].members == 500
 
 
 def test_unknown_tests_are_refused() -> None:
