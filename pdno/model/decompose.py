@@ -22,8 +22,7 @@ from ..evaluation.principal import leading
 from ..learning.budget import Terms
 from ..mean.base import Mean, out_of_fold
 from ..mean.choice import Choice
-from ..residual.choose import MeanResiduals
-from ..residual.law import Residuals
+from ..residual.law import MeanResiduals, Residuals
 from ..residual.sizes import root_mean_square
 from ..symmetry import Symmetry
 from .crossfit import cross_fitted, number_of_folds, scaled_to

@@ -34,9 +34,8 @@ from ..evaluation.principal import principal, reconstruction
 from ..learning.budget import Terms
 from ..mean.choice import Choice, Effects, Trial
 from ..mean.choose import MeanSelection
-from ..residual.choose import MeanResiduals
 from ..residual.estimate import estimate_scale
-from ..residual.law import Residuals
+from ..residual.law import MeanResiduals, Residuals
 from ..residual.sizes import root_mean_square
 from ..residual.spread import Spread
 

@@ -21,10 +21,10 @@ from ..mean.base import Mean
 from ..mean.choice import Choice
 from ..mean.choose import MeanSelection, choose_mean
 from ..residual.candidates import candidates
-from ..residual.choose import LawChoice, LawSelection, MeanResiduals, choose_law
+from ..residual.choose import LawChoice, LawSelection, choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
-from ..residual.law import ResidualLaw
+from ..residual.law import MeanResiduals, ResidualLaw
 from ..residual.scaled import Scaled
 from ..symmetry import Symmetry
 from ..work.engine import is_first

@@ -28,13 +28,13 @@ from .compare import SCORE_MEMBERS, Difference, held_out_scores, is_evident
 from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
-from .law import ResidualLaw, Residuals, Tunable
+from .law import MeanResiduals, ResidualLaw, Tunable
 from .resampled import Resampled
 from .scaled import Scaled
 from .score import Units
 from .statistics import Statistics
 
-__all__ = ["LawChoice", "LawSelection", "MeanResiduals", "choose_law"]
+__all__ = ["LawChoice", "LawSelection", "choose_law"]
 
 FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
 SIMPLE = (Resampled.name, Copula.name)  # laws without a network, beside the Gaussian one
@@ -51,31 +51,6 @@ PROMISING = 0.2  # share of the variance that a few numbers explain, or of what 
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
-
-
-@dataclass(frozen=True)
-class MeanResiduals:
-    """Residuals of a mean on training and on held-out pairs.
-
-    Args:
-        train: residuals to train on, out of fold where the mean has them.
-        held_out: residuals of held-out pairs.
-        measured: one of these two, or training residuals with the size of held-out ones: those from which the scale is
-            estimated.
-        exact: whether predictions of the mean are exact up to rounding.
-        representative: whether `train` is representative of new pairs.
-    """
-
-    train: Residuals
-    held_out: Residuals | None
-    measured: Residuals
-    exact: bool = False
-    representative: bool = True
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes of a field."""
-        return int(np.prod(self.train.values.shape[2:]))
 
 
 @dataclass(frozen=True)
@@ -121,7 +96,7 @@ def choose_law(
     else:
         new = deepcopy(law)
     if new.trains_network:
-        new.learn(residuals.train, residuals.held_out, terms)
+        new.learn(residuals.train if new.has_own_size else residuals.enlarged, residuals.held_out, terms)
     else:
         new.learn(residuals.measured, None if residuals.measured is residuals.held_out else residuals.held_out, terms)
     return LawChoice(new, [new.describe()], new.networks)
@@ -252,7 +227,8 @@ class LawSelection:
         """Train a candidate and score it; an earlier law of the same name is kept if it was better than chance allows."""
         begin = time.monotonic()
         try:
-            law = make(self.gaussian).learn(self.residuals.train, self.residuals.held_out, terms)
+            law = make(self.gaussian)
+            law.learn(self.residuals.train if law.has_own_size else self.residuals.enlarged, self.residuals.held_out, terms)
         except UserError as error:
             if any(each.required for each in self.networks if each.name == name):
                 raise

@@ -71,6 +71,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
 
     name: ClassVar[str] = "diffusion"
     trains_network: ClassVar[bool] = True
+    has_own_size: ClassVar[bool] = True
     call_values: ClassVar[int] = 2**13
     call_rows: ClassVar[int] = 64
 

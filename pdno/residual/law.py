@@ -28,6 +28,7 @@ __all__ = [
     "Density",
     "Expectation",
     "Inputs",
+    "MeanResiduals",
     "ResidualLaw",
     "Residuals",
     "Rows",
@@ -136,6 +137,36 @@ class Residuals:
         return self.pairs.shared_labels()
 
 
+@dataclass(frozen=True)
+class MeanResiduals:
+    """Residuals of a mean on training and on held-out pairs.
+
+    Args:
+        train: residuals to train on, out of fold where the mean has them.
+        held_out: residuals of held-out pairs.
+        measured: one of these two, or training residuals with the size of held-out ones: those from which the scale is
+            estimated.
+        exact: whether predictions of the mean are exact up to rounding.
+        representative: whether `train` is representative of new pairs.
+    """
+
+    train: Residuals
+    held_out: Residuals | None
+    measured: Residuals
+    exact: bool = False
+    representative: bool = True
+
+    @property
+    def enlarged(self) -> Residuals:
+        """Training residuals with the size of held-out ones, where that is known."""
+        return self.train if self.measured is self.held_out else self.measured
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of a field."""
+        return int(np.prod(self.train.values.shape[2:]))
+
+
 class ResidualLaw(ABC):
     """The distribution of u − m(a) given a.
 
@@ -151,6 +182,7 @@ class ResidualLaw(ABC):
             further training of a law with such numbers may gain.
         evidence: log-likelihood of these numbers less that of a Gaussian, for each held-out pair; None for other laws.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
+        has_own_size: whether `learn` compares training residuals, which may be in-sample, with held-out ones itself.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
 
@@ -158,6 +190,7 @@ class ResidualLaw(ABC):
     deterministic: ClassVar[bool] = False
     centred: ClassVar[bool] = False
     trains_network: ClassVar[bool] = False
+    has_own_size: ClassVar[bool] = False
     call_values: ClassVar[int] = 2**17
     call_rows: ClassVar[int] = 512
     std: Array | None = None

@@ -13,7 +13,7 @@ from pdno.mean.network import Network
 from pdno.model.decompose import decompose
 from pdno.model.effects import RandomEffect, network_without_effects, refit
 from pdno.residual import Residuals
-from pdno.residual.choose import MeanResiduals
+from pdno.residual.law import MeanResiduals
 from tests.helpers import linear_pairs
 
 QUIET = Terms(progress=False)

@@ -8,7 +8,8 @@ from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
 from pdno.residual.candidates import candidates
-from pdno.residual.choose import LawSelection, MeanResiduals, choose_law
+from pdno.residual.choose import LawSelection, choose_law
+from pdno.residual.law import MeanResiduals
 from tests.helpers import STILL, TINY, TWO, linear_pairs
 from tests.residual.coins import BLUR, BlurredCoin, Coins
 
