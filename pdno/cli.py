@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-RESUMABLE = ("generate", "convert", "train", "predict", "demo")  # commands that resume if run again
+RESUMABLE = ("generate", "convert", "train", "predict", "bench", "demo")  # commands that resume if run again
 INTERRUPTED = 130  # exit code of typer after Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # the class of click, which versions of typer import from different places
 
@@ -346,6 +346,34 @@ def _show_results(run: Path) -> None:
         console.print(noise)
     for text in statements(contents):
         console.print(text, markup=False, highlight=False)
+
+
+@app.command(epilog=shared.BENCH_EXAMPLES)
+def bench(
+    parts: Annotated[
+        list[str] | None, typer.Argument(metavar="[PART]...", help="Parts, experiments, tests or methods; default: all.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="smoke: minutes in all; cpu: at most 45 minutes a part; paper: for a GPU.")
+    ] = "cpu",
+    list_: Annotated[bool, typer.Option("--list", help="Show all parts, and the results of those that were run.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for data, runs and results.")] = Path("bench"),
+    again: Annotated[bool, typer.Option("--again", help="Run parts again that have results.")] = False,
+    device: Device = "auto",
+    devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
+) -> None:
+    """Run the experiments of the paper.
+
+    A part is a method on an experiment, such as darcy-64/diffusion. Parts that have results are not run again, and an
+    interrupted training resumes.
+    """
+    from .bench import listing, run
+
+    if list_:
+        for line in listing(scale, out):
+            typer.echo(line)
+        return
+    run(parts or [], scale, out, again=again, tell=typer.echo, device=device, devices=devices)
 
 
 @app.command()

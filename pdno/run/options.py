@@ -176,6 +176,13 @@ Examples:
 RUN/results.json has all scores, RUN/intervals.safetensors the conformal calibration for pdno predict.
 """
 
+BENCH_EXAMPLES = """\b
+Examples:
+  pdno bench --list
+  pdno bench --scale smoke
+  pdno bench advection-256 --scale cpu
+  pdno bench darcy-64/diffusion burgers-512/diffusion
+"""
 REPORT_EXAMPLES = """\b
 Examples:
   pdno report run

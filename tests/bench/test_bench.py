@@ -1,0 +1,64 @@
+"""The paper's experiments: which parts there are, what is run, and what is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdno import UserError
+from pdno.bench import PARTS, listing, run, selected
+from pdno.bench.scale import SCALES
+from pdno.model.paper import SETTINGS
+
+LINEAR = "burgers-512/linear"
+
+
+def test_every_experiment_has_every_method() -> None:
+    """But an FNO for Test 1, where the paper has none."""
+    assert len(PARTS) == 6 * len(SETTINGS) - 3
+    assert "elliptic1d-128-gaussian:1/fno" not in PARTS
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("darcy-64/diffusion", 1), ("darcy-64", 6), ("burgers", 18), ("kernel", 18), ("fno", 15)]
+)
+def test_parts_are_selected_by_part_experiment_test_or_method(name, count) -> None:
+    assert len(selected([name])) == count
+    assert len(selected([name, name])) == count
+
+
+def test_unknown_parts_and_scales_are_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match=r"the bench has no part 'darci'; did you mean 'darcy'\? `pdno bench --list` shows all"):
+        selected(["darci"])
+    with pytest.raises(UserError, match=r"--scale gpu is unknown"):
+        run([LINEAR], "gpu", tmp_path, tell=print)
+    assert len(selected([])) == len(PARTS)
+
+
+def test_sizes_of_the_paper_are_those_of_its_tables() -> None:
+    scale, setting = SCALES["paper"], SETTINGS["advection-256-gaussian:0.5"]
+    assert (scale.train(setting), scale.inputs(setting), scale.members(setting)) == (10_000, 300, 10_000)
+    assert scale.budget(setting, is_baseline=False) is None
+    cpu = SCALES["cpu"]
+    assert [cpu.budget(SETTINGS[name], False) for name in ("darcy-64", "darcy-128")] == [45 * 60, 20 * 60]
+    assert cpu.budget(SETTINGS["darcy-64"], True) == 10 * 60
+
+
+def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
+    told: list[str] = []
+    run([LINEAR], "smoke", tmp_path, tell=told.append)
+    (file,) = (tmp_path / "smoke" / "results").iterdir()
+    rows = json.loads(file.read_text())["rows"]
+    row = next(row for row in rows if row["metric"] == "mrle")
+    assert (row["method"], row["evaluations"], row["train"]) == ("linear", 0, 58)
+    assert row["command"] == f"pdno bench {LINEAR} --scale smoke"
+    assert row["paper"] is None  # on a smaller grid
+    assert 0 < row["value"] < 1  # 1 for predicting zero
+    run([LINEAR], "smoke", tmp_path, tell=told.append)
+    assert told[-1].endswith(f"{file} exists")
+    lines = listing("smoke", tmp_path)
+    assert len(lines) == 1 + len(PARTS)
+    (mine,) = (line for line in lines if line.startswith(LINEAR + " "))
+    assert f"{row['value']:.2g}" in mine
+    assert sum("not run" in line for line in lines) == len(PARTS) - 1
+    assert max(map(len, lines)) <= 80
