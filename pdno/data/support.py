@@ -8,7 +8,6 @@ values of a channel are among a few, the others are impossible. Members are move
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
 from .._typing import Array
 from ..work.state import State
@@ -19,10 +18,6 @@ SHARE = 0.01  # of the values of a channel that are at a bound
 ROUNDING = 1e-9  # distance between equal values, in units of their range
 MOST_VALUES = 8  # that count as a few
 FEWEST_EACH = 20  # values of a channel for each of them, on average
-FARTHEST = 6.0  # standard deviations from a bound beyond which it has no effect
-LATENT = np.linspace(-4.0, FARTHEST, 1001)  # (μ − b)/σ
-CLIPPED = LATENT * norm.cdf(LATENT) + norm.pdf(LATENT)  # g of it
-TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,37 +56,6 @@ class Support:
         """Return values (row, channel, *grid) within the bounds."""
         low, high = (bound.reshape(-1, *(1,) * (u.ndim - 2)) for bound in self.bounds.T)
         return np.clip(u, low, high)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether a channel of other values than a few has a bound."""
-        return bool(np.isfinite(self._continuous_bounds).any())
-
-    @property
-    def _continuous_bounds(self) -> Array:
-        """Bounds, (channel, 2), infinite for a channel of a few values."""
-        discrete = np.isfinite(self.values).any(axis=1, keepdims=True)
-        return np.where(discrete, [-np.inf, np.inf], self.bounds)
-
-    def shift(self, mean: Array, std: Array) -> Array:
-        """Return what is added to Gaussian values so that they have this mean when they are moved within the bounds.
-
-            E max(μ + σξ, b) − b  =  σ g((μ − b)/σ),        g(t) = t Φ(t) + φ(t),        ξ ~ N(0, 1)
-
-        Values below b are moved up to it, so that a mean near b would become larger. The upper bound likewise.
-
-        Args:
-            mean: wanted, (row, channel, *grid).
-            std: σ, likewise.
-        """
-        low, high = (bound.reshape(-1, *(1,) * (mean.ndim - 2)) for bound in self._continuous_bounds.T)
-        sigma = np.maximum(std, TINY)
-        out = np.zeros(mean.shape)
-        for bound, sign in ((low, 1.0), (high, -1.0)):
-            distance = np.where(np.isfinite(bound), sign * (mean - bound) / sigma, np.inf)
-            inner = np.minimum(distance, FARTHEST)
-            out += sign * sigma * (np.interp(inner, CLIPPED, LATENT) - np.maximum(inner, LATENT[0]))
-        return out
 
     def nearest(self, u: Array) -> Array:
         """Return the nearest possible values, (row, channel, *grid)."""

@@ -29,9 +29,6 @@ from ..work.state import State
 
 __all__ = ["Given", "Law"]
 
-SHIFT_DRAWS = 32  # of each input, from which the standard deviation at each node is estimated
-SHIFT_SEED = 2**31 - 1  # of these draws
-
 
 @dataclass(frozen=True)
 class Law:
@@ -185,24 +182,7 @@ class Given:
             values = law.draw(self.inputs, Rows(seed, start + places, numbers, places), **sampling)
             kept = slice(0, min(size, total - first))
             u = self.inputs.mean[places[kept]] + values[kept]
-            if self.law.support is not None:
-                u = self.law.support.nearest(u if self._shift is None else u + self._shift[places[kept]])
-            yield places[kept], numbers[kept], u
-
-    @cached_property
-    def _shift(self) -> Array | None:
-        """What is added to members so that their mean is m(a) although they are moved within bounds; None for nothing."""
-        law, support, shape = self.law.residual, self.law.support, self.law.spaces.u_shape
-        if support is None or not support.is_bounded or not law.centred or law.deterministic:
-            return None
-        out, size = np.empty(self.inputs.mean.shape), max(1, law.rows_of_call(shape) // SHIFT_DRAWS)
-        for first in range(0, len(out), size):
-            some = np.arange(first, min(first + size, len(out)))
-            places, numbers = np.repeat(some, SHIFT_DRAWS), np.tile(np.arange(SHIFT_DRAWS), len(some))
-            values = law.draw(self.inputs, Rows(SHIFT_SEED, np.zeros_like(places), numbers, places))
-            std = values.reshape(len(some), SHIFT_DRAWS, *shape).std(axis=1)
-            out[some] = support.shift(self.inputs.mean[some], std)
-        return out
+            yield places[kept], numbers[kept], u if self.law.support is None else self.law.support.nearest(u)
 
 
 def positive(number: int, name: str = "members") -> int:

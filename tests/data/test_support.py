@@ -1,7 +1,6 @@
 """The values that outputs can take: bounds that are attained, and a few values."""
 
 import numpy as np
-import pytest
 
 from pdno import PDNO, load
 from pdno.data.support import Support
@@ -57,25 +56,3 @@ def test_members_have_the_values_of_the_outputs(tmp_path) -> None:
     model.save(tmp_path / "model.pdno")
     for each in (model, load(tmp_path / "model.pdno")):
         assert set(np.unique(each.sample(a[:20], members=5))) == {-1.0, 1.0}
-
-
-@pytest.mark.parametrize("mean", [0.05, 0.3, 1.0, 5.0])
-def test_values_have_the_wanted_mean_within_the_bounds(mean) -> None:
-    """E max(μ + σξ, 0) from 10⁶ draws, and E min(μ + σξ, 0) for an upper bound; far from a bound nothing changes."""
-    xi = np.random.default_rng(0).standard_normal(1_000_000)
-    few = np.full((1, 8), np.nan)
-    for bounds, sign in (([[0.0, np.inf]], 1.0), ([[-np.inf, 0.0]], -1.0)):
-        support = Support(np.array(bounds), few)
-        shift = support.shift(np.full((1, 1, 1), sign * mean), np.full((1, 1, 1), 0.5))
-        values = support.clipped(sign * mean + shift + 0.5 * xi)
-        assert values.mean() == pytest.approx(sign * mean, rel=0.02)
-        assert abs(shift.item()) < 1e-9 if mean == 5 else shift.item() * sign < 0
-
-
-def test_the_mean_of_members_is_that_of_the_model() -> None:
-    """Members that are moved up to 0 would have a larger mean."""
-    a = RNG.standard_normal((400, 1, 8))
-    u = np.maximum(0.3 * a + 0.3 * RNG.standard_normal(a.shape) - 0.1, 0)
-    model = PDNO(mean="linear", law="gaussian").fit(a, u)
-    members = model.sample(a[:50], members=400)
-    assert abs(members.mean() - u.mean()) < 0.02  # .04 more without the shift
