@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pdno.bench
 import pdno.data.generate
 from benchmarks.tables import PAGES, ROOT, render
 from pdno.cli import main
