@@ -8,10 +8,10 @@ OUT/SCALE/data/                    pairs, for all methods
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from ..errors import UserError
-from ..model.paper import CELLS, Cell
 from ..run import results
 from .part import PARTS, Part
 from .scale import Scale, scale_of
@@ -64,6 +64,8 @@ def run(
             tell(f"[{number}/{len(parts)}] {part.name}: {path} exists")
             continue
         tell(f"[{number}/{len(parts)}] {part.name}")
+        if path.exists():
+            rmtree(part.run_folder(out / size.name), ignore_errors=True)
         rows = part.run(size, out / size.name, **engine)
         path.parent.mkdir(parents=True, exist_ok=True)
         results.write(path, rows, machine=results.machine())
@@ -86,15 +88,9 @@ def listing(scale: str, out: Path) -> list[str]:
     for part in PARTS.values():
         path = _path(part, size, out)
         rows = {row["metric"]: row for row in results.read(path)["rows"]} if path.exists() else {}
-        cell = CELLS.get(part.setting.name)
-        paper = _paper(cell, part.method.name)
+        setting = part.setting
+        paper = results.paper(setting.test, setting.grid, setting.noise, "mrle", part.method.name)
         mrle = f"{rows['mrle']['value']:.2g}" if "mrle" in rows else "not run"
         minutes = f"{rows['mrle']['train_seconds'] / 60:.1f}" if "mrle" in rows else ""
         lines.append(f"{part.name:<44} {mrle:>9} {'' if paper is None else f'{paper:.4f}':>9} {minutes:>8}")
     return lines
-
-
-def _paper(cell: Cell | None, method: str) -> float | None:
-    if cell is None or method in ("linear", "kernel"):
-        return None
-    return cell.fno if method == "fno" else cell.mrle

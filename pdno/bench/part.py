@@ -56,6 +56,10 @@ class Part:
             generate(self.equation(scale), scale.train(s), scale.inputs(s), s.noise, out=path)
         return open_data(path)
 
+    def run_folder(self, folder: Path) -> Path:
+        """Return the folder of its model."""
+        return folder / "runs" / self.name.replace(":", "-")
+
     def run(self, scale: Scale, folder: Path, **engine: Any) -> list[dict[str, Any]]:
         """Train the model, or load it if it was trained before, evaluate it, and return the rows.
 
@@ -65,7 +69,7 @@ class Part:
             engine: device, devices and precision.
         """
         split = self.data(scale, folder).split(self.method.holds_out, 0.0)
-        model, seconds = self._trained(split, scale, folder / "runs" / self.name.replace(":", "-"), engine)
+        model, seconds = self._trained(split, scale, self.run_folder(folder), engine)
         begin, members = perf_counter(), 2 if model.fitted.residual.deterministic else scale.members(self.setting)
         e = evaluate(model, split, members=members, calibrate=0)
         noise = self.setting.noise

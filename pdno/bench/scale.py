@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..errors import UserError, nearest
-from ..model.paper import SETTINGS, Setting
+from ..model.paper import Setting
 
 __all__ = ["SCALES", "Scale", "scale_of"]
 
@@ -65,7 +65,6 @@ SCALES = {
     "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100),
     "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000),
 }
-assert set(FIRST_GRIDS) <= set(SETTINGS)
 
 
 def scale_of(name: str) -> Scale:

@@ -92,7 +92,7 @@ class Setting:
         test: key of `PDNO_TESTS`.
         points: of each axis.
         noise: of the training outputs, as on the command line.
-        members: M_infer, if it is not that of the table.
+        members_own: M_infer, if it is not that of the table.
     """
 
     test: str

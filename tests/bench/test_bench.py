@@ -7,7 +7,7 @@ import pytest
 
 from pdno import UserError
 from pdno.bench import PARTS, listing, run, selected
-from pdno.bench.scale import SCALES
+from pdno.bench.scale import FIRST_GRIDS, SCALES
 from pdno.model.paper import SETTINGS
 
 LINEAR = "burgers-512/linear"
@@ -39,6 +39,7 @@ def test_sizes_of_the_paper_are_those_of_its_tables() -> None:
     scale, setting = SCALES["paper"], SETTINGS["advection-256-gaussian:0.5"]
     assert (scale.train(setting), scale.inputs(setting), scale.members(setting)) == (10_000, 300, 10_000)
     assert scale.budget(setting, is_baseline=False) is None
+    assert set(FIRST_GRIDS) <= set(SETTINGS)
     cpu = SCALES["cpu"]
     assert [cpu.budget(SETTINGS[name], False) for name in ("darcy-64", "darcy-128")] == [45 * 60, 20 * 60]
     assert cpu.budget(SETTINGS["darcy-64"], True) == 10 * 60
@@ -56,6 +57,10 @@ def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
     assert 0 < row["value"] < 1  # 1 for predicting zero
     run([LINEAR], "smoke", tmp_path, tell=told.append)
     assert told[-1].endswith(f"{file} exists")
+    model = tmp_path / "smoke" / "runs" / LINEAR / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    run([LINEAR], "smoke", tmp_path, again=True, tell=told.append)
+    assert model.stat().st_mtime_ns > before  # trained again
     lines = listing("smoke", tmp_path)
     assert len(lines) == 1 + len(PARTS)
     (mine,) = (line for line in lines if line.startswith(LINEAR + " "))
