@@ -5,9 +5,11 @@ import numpy as np
 from .._typing import Array
 from ..data.pairs import Pairs
 
-__all__ = ["WHITE", "components_look_gaussian", "depends_on_input", "looks_gaussian", "neighbour_correlation"]
+__all__ = ["components_look_gaussian", "depends_on_input", "is_uncorrelated", "looks_gaussian", "neighbour_correlation"]
 
-WHITE = 0.03  # correlation of neighbouring nodes below which residuals count as white
+WHITE = 0.03  # correlation of neighbouring nodes above which residuals never count as white
+NEGLIGIBLE = 0.004  # correlation below which they always do
+CORRELATION_SIGMAS = 4  # standard errors that the correlation of white noise may differ from 0, between the two
 BINS = 20  # of values of the input
 SIGMAS = 6  # standard deviations of χ² above its mean, beyond which residuals depend on the input
 FEWEST = 100  # fields needed to distinguish a Gaussian from other distributions
@@ -31,6 +33,21 @@ def neighbour_correlation(residual: Array, mask: Array | None = None) -> float:
     axes = range(2, r.ndim)
     near = [np.mean(np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)) for k in axes if r.shape[k] > 1]
     return float(max(near, key=abs) / power) if near else 1.0
+
+
+def is_uncorrelated(residual: Array, mask: Array | None = None) -> bool:
+    """Test whether neighbouring nodes are uncorrelated, as far as so many values can show.
+
+    The correlation of N values of white noise has the standard error 1/√N. That of a mean with a smooth error beside white
+    noise is the share of the error in the variance: with many values, a few thousandths are significant, and worth removing.
+
+    Args:
+        residual: (sample, channel, *grid).
+        mask: True where it is observed.
+    """
+    count = residual.size if mask is None else int(mask.sum())
+    threshold = np.clip(CORRELATION_SIGMAS / np.sqrt(max(count, 1)), NEGLIGIBLE, WHITE)
+    return abs(neighbour_correlation(residual, mask)) < threshold
 
 
 def depends_on_input(residual: Array, pairs: Pairs, bins: int = BINS) -> bool:

@@ -30,7 +30,7 @@ from ..basis import Kind
 from ..data.pairs import Pairs
 from ..errors import UserError
 from ..evaluation.principal import principal, without_leading
-from ..evaluation.whiteness import WHITE, depends_on_input, neighbour_correlation
+from ..evaluation.whiteness import depends_on_input, is_uncorrelated
 from ..learning.budget import Terms
 from ..learning.resume import session_seconds
 from ..symmetry import Own
@@ -356,7 +356,7 @@ class MeanSelection:
         if self.is_exact(best):
             return "its predictions are exact up to rounding"
         residual = self.residuals[best]
-        white = abs(neighbour_correlation(residual, held_out.mask)) < WHITE and not depends_on_input(residual, held_out)
+        white = is_uncorrelated(residual, held_out.mask) and not depends_on_input(residual, held_out)
         return "its residuals are white noise" if white else None
 
     @staticmethod

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdno.evaluation.whiteness import components_look_gaussian, looks_gaussian
+from pdno.evaluation.whiteness import components_look_gaussian, is_uncorrelated, looks_gaussian
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -43,3 +43,15 @@ def test_gaussian_components_are_rejected_rarely() -> None:
         components_look_gaussian(rng.standard_normal((120, 1, 1)) + 0.3 * rng.standard_normal((120, 1, 8))) for _ in range(200)
     ]
     assert np.mean(found) > 0.95
+
+
+def test_correlations_count_if_so_many_values_can_show_them() -> None:
+    """White noise passes with any number of values; a smooth error of 2 % of its variance is found among 400,000 of them."""
+    rng = np.random.default_rng(0)
+    for shape in ((20, 1, 16), (100, 1, 64, 64)):
+        assert is_uncorrelated(rng.standard_normal(shape))  # wrong in 1 of 16,000 cases
+    noise = rng.standard_normal((100, 1, 64, 64))
+    assert not is_uncorrelated(noise + np.sqrt(0.02) * rng.standard_normal((100, 1, 1, 1)))
+    assert is_uncorrelated(noise + np.sqrt(0.001) * rng.standard_normal((100, 1, 1, 1)))  # negligible
+    few = noise[:4, :, :20, :20] + np.sqrt(0.02) * rng.standard_normal((4, 1, 1, 1))
+    assert is_uncorrelated(few)  # 1600 values have a standard error of .025
