@@ -2,6 +2,7 @@
 
 from .. import lazy_submodules
 from .build import LAWS, law_from_state
+from .censored import Censored
 from .copula import Copula
 from .diffused import Diffused
 from .exact import Exact
@@ -13,6 +14,7 @@ from .statistics import Statistics
 
 __all__ = [
     "LAWS",
+    "Censored",
     "Copula",
     "Density",
     "Diffused",

@@ -6,6 +6,7 @@ from torch import nn
 
 from ..errors import UserError, nearest
 from ..work.state import State
+from .censored import Censored
 from .copula import Copula
 from .diffused import Diffused
 from .exact import Exact
@@ -17,7 +18,9 @@ from .statistics import Statistics
 
 __all__ = ["LAWS", "check_law_name", "law_from_state"]
 
-LAWS: dict[str, type[Any]] = {law.name: law for law in (Exact, Gaussian, Resampled, Copula, Scaled, Statistics, Diffused)}
+LAWS: dict[str, type[Any]] = {
+    law.name: law for law in (Exact, Gaussian, Resampled, Copula, Censored, Scaled, Statistics, Diffused)
+}
 
 
 def check_law_name(law: str) -> None:

@@ -1,6 +1,6 @@
 r"""Selection of the residual law: candidates from cheap to costly, compared by one proper score on held-out pairs.
 
-    gaussian → resampled → copula → linear statistics → scaled → statistics → diffusion
+    gaussian → resampled → copula → censored → linear statistics → scaled → statistics → diffusion
 
 The score of a law is a mean of proper scores of its draws (`ResidualLaw.score`). A law replaces the Gaussian one, and a law
 with a network one without, only if its score is lower by more than chance allows (`pdno.residual.compare`). Networks are first
@@ -24,6 +24,7 @@ from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from .build import LAWS
 from .candidates import LINEAR, Candidate, candidates
+from .censored import Censored
 from .compare import SCORE_MEMBERS, Difference, held_out_scores, is_evident
 from .copula import Copula
 from .diffused import Diffused
@@ -37,7 +38,7 @@ from .statistics import Statistics
 __all__ = ["LawChoice", "LawSelection", "choose_law"]
 
 FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
-SIMPLE = (Resampled.name, Copula.name)  # laws without a network, beside the Gaussian one
+SIMPLE = (Resampled.name, Copula.name, Censored.name)  # laws without a network, beside the Gaussian one
 FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
@@ -153,6 +154,8 @@ class LawSelection:
                 self._train(Resampled.name, lambda gaussian: Resampled(), self.terms)
             if len(self.residuals.train) >= FEWEST_FOR_VALUES:
                 self._train(Copula.name, lambda gaussian: Copula(), self.terms)
+                if Censored.applies(self.residuals.train):
+                    self._train(Censored.name, lambda gaussian: Censored(), self.terms)
             self._cross()
 
     def screen(self, share: float) -> "LawSelection":
@@ -289,8 +292,8 @@ class LawSelection:
     def best(self) -> str:
         """Return the name of the best law.
 
-        Resampled fields and a copula must be better than a Gaussian by more than chance allows, and laws with networks better
-        than the best one of these three; of several such laws, the one with the lowest score is the best. Statistics with a
+        Laws without a network must be better than a Gaussian by more than chance allows, and laws with networks better than the
+        best one of these; of several such laws, the one with the lowest score is the best. Statistics with a
         network must be better than linear ones by more than chance allows, and by a hundredth: errors of its numbers depend on
         the input.
         """

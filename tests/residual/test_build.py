@@ -12,6 +12,7 @@ from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
 from pdno.residual import (
     LAWS,
+    Censored,
     Copula,
     Diffused,
     Exact,
@@ -54,6 +55,7 @@ CASES = {
     "resampled": lambda: trained(Resampled()),
     "resampled of different sizes": lambda: trained(Resampled(), True),
     "copula": lambda: trained(Copula()),
+    "censored": lambda: trained(Censored()),
     "scaled": lambda: trained(Scaled(training=TWO)),
     "statistics": lambda: trained(Statistics(2, training=TWO)),
     "statistics by principal components": lambda: trained(Statistics("auto", Gaussian("scalar"), "linear")),

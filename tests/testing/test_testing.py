@@ -12,7 +12,7 @@ import pdno
 from pdno.diffusion import SAMPLERS, Schedule
 from pdno.mean import Constant, Kernel, Linear, LowFidelity, Network, Sum, mean_from_state
 from pdno.nn import NETWORKS
-from pdno.residual import Copula, Diffused, Exact, Gaussian, Resampled, Scaled, Statistics
+from pdno.residual import Censored, Copula, Diffused, Exact, Gaussian, Resampled, Scaled, Statistics
 from pdno.testing import CheckFailed, check_law, check_mean, check_model, check_network, check_sampler
 
 LOOP = pdno.Training(updates=2, batch=8)
@@ -39,6 +39,7 @@ LAWS: dict[str, Any] = {
     "exact": Exact,
     "resampled": Resampled,
     "copula": Copula,
+    "censored": Censored,
     "scaled": lambda: Scaled(training=LOOP),
     "statistics": lambda: Statistics(2, training=LOOP),
     "diffusion": lambda: Diffused(UNET, CHAIN, training=LOOP, search_steps=False),
