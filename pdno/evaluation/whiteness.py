@@ -47,7 +47,7 @@ def is_uncorrelated(residual: Array, mask: Array | None = None) -> bool:
     """
     count = residual.size if mask is None else int(mask.sum())
     threshold = np.clip(CORRELATION_SIGMAS / np.sqrt(max(count, 1)), NEGLIGIBLE, WHITE)
-    return abs(neighbour_correlation(residual, mask)) < threshold
+    return bool(abs(neighbour_correlation(residual, mask)) < threshold)
 
 
 def depends_on_input(residual: Array, pairs: Pairs, bins: int = BINS) -> bool:
