@@ -358,8 +358,11 @@ def bench(
     scale: Annotated[
         str, typer.Option(help="smoke: minutes in all; cpu: at most 45 minutes a part; paper: for a GPU.")
     ] = "cpu",
-    list_: Annotated[bool, typer.Option("--list", help="Show all parts, and the results of those that were run.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show parts and figures, and results of parts that were run.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for data, runs and results.")] = Path("bench"),
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw the figures of the paper from parts that were run; run none.")
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="Run parts again that have results.")] = False,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
@@ -369,11 +372,15 @@ def bench(
     A part is a method on an experiment, such as darcy-64/diffusion. Parts that have results are not run again, and an
     interrupted training resumes.
     """
-    from .bench import listing, run
+    from .bench import draw_figures, figure_states, listing, run
 
-    if list_:
-        for line in listing(scale, out):
+    if list_ or figures:
+        if parts:
+            raise UserError(f"--{'list' if list_ else 'figures'} concerns all parts; omit {' '.join(parts)}")
+        for line in (*listing(scale, out), "", *figure_states(scale, out)) if list_ else ():
             typer.echo(line)
+        if figures:
+            draw_figures(scale, out, tell=typer.echo, device=device)
         return
     run(parts or [], scale, out, again=again, tell=typer.echo, device=device, devices=devices)
 

@@ -54,6 +54,7 @@ __all__ = [
     "operators",
 ]
 
+COLOURS = 4  # of a theme
 COLUMNS = 6  # of the frames of the reverse chain: V_100, V_90, …, V_0 fill two rows
 
 
@@ -274,7 +275,8 @@ def error_vs_epoch(problems: Mapping[str, Mapping[str, tuple[ArrayLike, ArrayLik
     figure, axes = sheet(1, len(problems), height=3)
     for each, (title, lines) in zip(axes[0], problems.items(), strict=True):
         for k, (label, (epochs, error)) in enumerate(lines.items()):
-            curve(each, epochs, error, k, label, marker="osD^"[k % 4], markersize=3)
+            style = "--" if k >= COLOURS else "-"  # colours and markers repeat
+            curve(each, epochs, error, k, label, marker="osD^"[k % COLOURS], markersize=3, linestyle=style)
         each.set_yscale("log")
         tidy(each, None, title, xlabel="epoch")
         each.legend()

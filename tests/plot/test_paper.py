@@ -140,6 +140,12 @@ def test_error_by_epoch() -> None:
     assert {"Darcy", "Burgers", "64²", "128²", "MRLE", "epoch"} <= words(figure)
 
 
+def test_more_errors_than_colours_are_told_apart() -> None:
+    figure = figures.error_vs_epoch({"Darcy": {f"part {k}": ([1, 2], [1, k + 1]) for k in range(7)}})
+    styles = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines]
+    assert len(set(styles)) == 7
+
+
 def arrows(figure) -> list[tuple[int, int]]:
     """Return the directions of the arrows: signs of their horizontal and vertical parts."""
     ends = [np.array(patch._posA_posB) for patch in figure.axes[0].patches if isinstance(patch, FancyArrowPatch)]
