@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-purenoise bench-mixture bench-steps bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-purenoise bench-mixture bench-steps bench-drawing browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +41,19 @@ format: $(READY)  ## format the code and fix style errors that ruff can fix
 bench: $(READY)  ## measure solvers, data generation and networks; update results/ and docs/
 	$(BIN)/python -m benchmarks.problem
 	$(BIN)/python -m benchmarks.network
+	$(BIN)/python -m benchmarks.tables
+
+bench-smoke: $(READY)  ## run all of the paper's experiments and figures in miniature, within minutes
+	rm -rf bench/smoke
+	OMP_NUM_THREADS=1 $(BIN)/pdno bench --scale smoke
+	OMP_NUM_THREADS=1 $(BIN)/pdno bench --figures --scale smoke
+
+bench-cpu: $(READY)  ## run the paper's experiments, days in all; PARTS='NAME …'; update results/ and docs/
+	$(BIN)/pdno bench $(PARTS) --scale cpu
+	$(BIN)/pdno bench --figures --scale cpu
+	mkdir -p results/bench/figures
+	cp bench/cpu/results/*.json results/bench/
+	cp bench/cpu/figures/* results/bench/figures/
 	$(BIN)/python -m benchmarks.tables
 
 bench-accuracy: $(READY)  ## train and evaluate models of the paper's problems, two hours; update results/ and docs/

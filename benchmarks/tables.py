@@ -5,7 +5,8 @@ A table stands between two comments, of which the first one names the file:
 <!-- results/problem.json -->
 <!-- end -->
 
-A word after the file, as in "results/accuracy.json brief", names another table from the same file.
+A word after the file, as in "results/accuracy.json brief", names another table from the same file. Tables of `pdno bench` have
+a folder in place of the file: "results/bench darcy".
 """
 
 import json
@@ -14,11 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import benchtables
 from benchmarks.lawtables import TABLES
 
 ROOT = Path(__file__).parents[1]
+BENCH = "results/bench"  # folder of the results of `pdno bench`
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MARKED = re.compile(r"(<!-- (results/\w+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (results/(?:\w+\.json(?: \w+)?|bench \w+)) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Row = dict[str, Any]
 Cell = tuple[str, str] | Callable[[list[Row]], float]  # (method, metric or field), or a function of the rows of a problem
@@ -186,6 +189,9 @@ def number(value: float) -> str:
 def table(source: str) -> str:
     """Return the rows of a results file as a Markdown table; empty if nothing has been measured yet."""
     file, _, name = source.partition(" ")
+    if file == BENCH:
+        cells, note = benchtables.table(name)
+        return "\n".join([*header(cells[0]), *map(line, cells[1:]), *(["", note] if note else [])]) + "\n"
     results = json.loads((ROOT / file).read_text()) if (ROOT / file).exists() else {"rows": []}
     rows = list(filter(FILTERS.get(name), results["rows"]))
     lines, note = lines_of(source, rows, results) if rows else ([], "")

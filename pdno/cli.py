@@ -11,7 +11,7 @@ import typer
 from . import __version__
 from .errors import UserError
 from .run import options as shared
-from .run.options import AutoMembers, Cache, Data, Device, Mask, Members, Run, Seed, Steps, Store, selecting
+from .run.options import AutoMembers, Cache, Data, Device, LogError, Mask, Members, Run, Seed, Steps, Store, selecting
 
 if TYPE_CHECKING:
     from .data.selection import Selection
@@ -178,6 +178,7 @@ def train(
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
     precision: Annotated[str, typer.Option(help="32-true, 64-true or bf16-mixed.")] = "32-true",
+    log_error: LogError = 0.0,
     validation: Annotated[
         float | None,
         typer.Option(help="Fraction of validation pairs, if the file has none.", show_default="0.1; 0 with --preset paper:…"),
@@ -222,7 +223,8 @@ def train(
     names |= {name: str(path.resolve()) for name, path in files.items() if path is not None} | ({"mask": mask} if mask else {})
     held_out = (0.0 if preset.startswith("paper:") else 0.1) if validation is None else validation
     source = {"file": str(file.resolve()), "options": names, "validation": held_out, "test": test_fraction}
-    train_run(data, source, settings, out, seed=seed, device=device, devices=devices, precision=precision, tell=typer.echo)
+    engine: dict[str, Any] = {"device": device, "devices": devices, "precision": precision}
+    train_run(data, source, settings, out, seed=seed, log_error=log_error, tell=typer.echo, **engine)
     if is_first():
         typer.echo(f"Next:  pdno evaluate {quote(str(out))}")
         typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
@@ -356,8 +358,11 @@ def bench(
     scale: Annotated[
         str, typer.Option(help="smoke: minutes in all; cpu: at most 45 minutes a part; paper: for a GPU.")
     ] = "cpu",
-    list_: Annotated[bool, typer.Option("--list", help="Show all parts, and the results of those that were run.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show parts and figures, and results of parts that were run.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for data, runs and results.")] = Path("bench"),
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw the figures of the paper from parts that were run; run none.")
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="Run parts again that have results.")] = False,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
@@ -367,11 +372,15 @@ def bench(
     A part is a method on an experiment, such as darcy-64/diffusion. Parts that have results are not run again, and an
     interrupted training resumes.
     """
-    from .bench import listing, run
+    from .bench import draw_figures, figure_states, listing, run
 
-    if list_:
-        for line in listing(scale, out):
+    if list_ or figures:
+        if parts:
+            raise UserError(f"--{'list' if list_ else 'figures'} concerns all parts; omit {' '.join(parts)}")
+        for line in (*listing(scale, out), "", *figure_states(scale, out)) if list_ else ():
             typer.echo(line)
+        if figures:
+            draw_figures(scale, out, tell=typer.echo, device=device)
         return
     run(parts or [], scale, out, again=again, tell=typer.echo, device=device, devices=devices)
 

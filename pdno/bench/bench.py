@@ -73,7 +73,7 @@ def run(
 
 
 def _path(part: Part, scale: Scale, out: Path) -> Path:
-    return out / scale.name / "results" / f"{part.name.replace('/', '-').replace(':', '-')}.json"
+    return out / scale.name / "results" / part.file
 
 
 def _summary(rows: list[dict[str, Any]]) -> str:

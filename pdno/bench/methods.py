@@ -5,7 +5,7 @@ with a law of its residuals, and "fno", "linear" and "kernel" are deterministic 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..diffusion.chain import Diffusion
@@ -14,13 +14,14 @@ from ..equation.base import Equation
 from ..mean.network import recipe
 from ..model.baseline import FNO, Deterministic
 from ..model.operator import PDNO
-from ..model.paper import FNO_TESTS, PDNO_TESTS, Setting
+from ..model.paper import FNO_TESTS, Setting
 from ..model.surrogate import Surrogate
 from ..residual.diffused import RECIPE
+from .scale import Scale
 
 __all__ = ["METHODS", "Method"]
 
-Make = Callable[[Setting, Equation, float | None], Surrogate]
+Make = Callable[[Setting, Equation, Scale], Surrogate]
 
 
 @dataclass(frozen=True)
@@ -29,53 +30,54 @@ class Method:
 
     Args:
         name: in results.
-        make: (setting, equation, seconds of training) ↦ an untrained model.
-        is_baseline: whether it gets the time of a baseline.
+        make: (setting, equation, scale) ↦ an untrained model.
         holds_out: share of the pairs that it selects by.
+        logs_error: whether the error on test pairs is logged during training.
     """
 
     name: str
     make: Make
-    is_baseline: bool = False
     holds_out: float = 0.1
+    logs_error: bool = False
 
 
 def _shared(eq: Equation) -> dict[str, Any]:
     return {"symmetries": eq.symmetries, "kind": eq.grid.axes[0].kind}
 
 
-def _diffusion(setting: Setting, eq: Equation, seconds: float | None) -> PDNO:
+def _diffusion(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
     """A diffusion of u with a small network that predicts u₀: the paper's method at the scale of an ordinary machine."""
     network = "local" if len(eq.grid.shape) == 1 else "slim"
-    chain = Diffusion(Schedule.cosine(100), target="u0")
-    return PDNO(network, chain, mean=None, training=RECIPE, budget=seconds, **_shared(eq))
+    chain = Diffusion(Schedule.cosine(scale.n_steps), target="u0")
+    return PDNO(network, chain, mean=None, training=RECIPE, budget=scale.budget(setting), **_shared(eq))
 
 
-def _default(setting: Setting, eq: Equation, seconds: float | None) -> PDNO:
-    return PDNO(budget=seconds, **_shared(eq))
+def _default(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
+    return PDNO(budget=scale.budget(setting), **_shared(eq))
 
 
-def _fno(setting: Setting, eq: Equation, seconds: float | None) -> FNO:
+def _fno(setting: Setting, eq: Equation, scale: Scale) -> FNO:
     """The FNO with the paper's number of parameters; within a budget, with our training."""
     settings = dict(FNO_TESTS[setting.test])
-    if seconds is not None:
+    if scale.baseline_seconds is not None:
         settings["training"] = recipe(network="fno")
-    return FNO(**settings, budget=seconds)
+    return FNO(**settings, budget=scale.baseline_seconds)
 
 
-def _paper(setting: Setting, eq: Equation, seconds: float | None) -> PDNO:
-    """The paper's network and settings, for fewer epochs within a budget."""
-    return PDNO(**PDNO_TESTS[setting.test].arguments(setting.noisy), budget=seconds)
+def _paper(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
+    """The paper's network and settings, for fewer epochs within a budget, and with fewer channels and steps in a smoke test."""
+    table = setting.table if scale.base is None else replace(setting.table, base=scale.base, n_steps=scale.n_steps)
+    return PDNO(**table.arguments(setting.noisy), budget=scale.budget(setting))
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("diffusion", _diffusion),
+        Method("diffusion", _diffusion, logs_error=True),
         Method("default", _default),
-        Method("fno", _fno, is_baseline=True),
-        Method("linear", lambda setting, eq, seconds: Deterministic("linear"), is_baseline=True),
-        Method("kernel", lambda setting, eq, seconds: Deterministic("kernel", **_shared(eq)), is_baseline=True),
-        Method("paper", _paper, holds_out=0.0),
+        Method("fno", _fno),
+        Method("linear", lambda setting, eq, scale: Deterministic("linear")),
+        Method("kernel", lambda setting, eq, scale: Deterministic("kernel", **_shared(eq))),
+        Method("paper", _paper, holds_out=0.0, logs_error=True),
     )
 }

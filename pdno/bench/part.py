@@ -42,6 +42,11 @@ class Part:
         """As on the command line: "darcy-64/diffusion"."""
         return f"{self.setting.name}/{self.method.name}"
 
+    @property
+    def file(self) -> str:
+        """Name of its file of results."""
+        return f"{self.name.replace('/', '-').replace(':', '-')}.json"
+
     def equation(self, scale: Scale) -> Equation:
         """Return the equation on the grid of a scale."""
         make: Callable[..., Equation] = EQUATIONS[self.setting.test]
@@ -75,7 +80,7 @@ class Part:
         noise = self.setting.noise
         row = {
             "test": self.setting.test,
-            "method": self._label(scale),
+            "method": self.label(scale),
             "grid": str(self.equation(scale).grid),
             "train": len(split.train),
             "noise": noise,
@@ -100,8 +105,14 @@ class Part:
             if name in e.scores
         ]
 
-    def _label(self, scale: Scale) -> str:
-        """Return the name in results: "pdno" for diffusions of u, "pdno-paper" if every setting is the paper's."""
+    def label(self, scale: Scale) -> str:
+        """Return the name in results.
+
+        It is "pdno" for diffusions of u, "pdno-paper" if every setting is the paper's, "pdno-paper-short" for a shorter
+        training, and "pdno-paper-small" for a smaller network and fewer steps too.
+        """
+        if self.method.name == "paper" and scale.base is not None:
+            return "pdno-paper-small"
         if self.method.name == "paper":
             return "pdno-paper" if scale.name == "paper" else "pdno-paper-short"
         return "pdno" if self.method.name == "diffusion" else self.method.name
@@ -112,11 +123,11 @@ class Part:
         if path.exists():
             model = load(path)
             return model, float(model.provenance["seconds"])
-        budget = scale.budget(self.setting, self.method.is_baseline)
-        model = self.method.make(self.setting, self.equation(scale), budget)
+        model = self.method.make(self.setting, self.equation(scale), scale)
+        log: dict[str, Any] = {"log_error": scale.log_error, "log_pairs": split.test} if self.method.logs_error else {}
         begin = perf_counter()
         run.mkdir(parents=True, exist_ok=True)
-        model.learn(split.train, split.validation, run=run, **engine)
+        model.learn(split.train, split.validation, run=run, **log, **engine)
         seconds = max(perf_counter() - begin, sum(session_seconds(run)))
         model.annotate(seconds=seconds)
         model.save(path)

@@ -10,6 +10,8 @@ __all__ = ["SCALES", "Scale", "scale_of"]
 MINUTE = 60.0
 FEWEST_MEMBERS = 20  # where the paper has one: its MRLE is that of single members
 FIRST_GRIDS = ("elliptic1d-128-gaussian:0.01", "darcy-64", "burgers-512", "advection-256")
+SMOKE_BASE = 8  # channels of the paper's network, which has 32 or 64
+SMOKE_STEPS = 20  # of the diffusion, which has 100 in the paper
 SMOKE_POINTS = {"elliptic1d": 32, "darcy": 16, "burgers": 32, "advection": 32}
 
 
@@ -25,7 +27,11 @@ class Scale:
         most_pairs: training pairs, at most.
         most_inputs: test inputs, at most.
         most_members: of each test input, at most.
+        figure_members: of an input of a figure, at most.
+        log_error: epochs between two errors that diffusions log during training.
         points: of each axis by test; None for those of the setting.
+        base: channels of the paper's network; None for those of the paper.
+        n_steps: of the diffusion, N.
     """
 
     name: str
@@ -35,12 +41,14 @@ class Scale:
     most_pairs: int
     most_inputs: int
     most_members: int
+    figure_members: int
+    log_error: float
     points: dict[str, int] | None = None
+    base: int | None = None
+    n_steps: int = 100
 
-    def budget(self, setting: Setting, is_baseline: bool) -> float | None:
-        """Return the training time in seconds; None for the number of epochs of the paper."""
-        if is_baseline:
-            return self.baseline_seconds
+    def budget(self, setting: Setting) -> float | None:
+        """Return the training time of a diffusion or the default in seconds; None for the number of epochs of the paper."""
         return self.seconds if setting.name in FIRST_GRIDS else self.other_seconds
 
     def train(self, setting: Setting) -> int:
@@ -55,15 +63,19 @@ class Scale:
         """Return the number of members of each test input, as many at least as scores and intervals need."""
         return max(FEWEST_MEMBERS, min(setting.members, self.most_members))
 
+    def drawn(self, setting: Setting) -> int:
+        """Return the number of members of an input of a figure: as many as the paper has for noisy data."""
+        return max(FEWEST_MEMBERS, min(setting.members, self.figure_members))
+
     def grid_points(self, setting: Setting) -> int:
         """Return the points of each axis."""
         return setting.points if self.points is None else self.points[setting.test]
 
 
 SCALES = {
-    "smoke": Scale("smoke", 2.0, 2.0, 1.0, 64, 4, FEWEST_MEMBERS, SMOKE_POINTS),
-    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100),
-    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000),
+    "smoke": Scale("smoke", 1.0, 1.0, 0.5, 64, 2, FEWEST_MEMBERS, 50, 5, SMOKE_POINTS, SMOKE_BASE, SMOKE_STEPS),
+    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 1000, 1),
+    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 10_000, 20),
 }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..data.pairs import Pairs
 from .settings import Training
 
 __all__ = ["Terms", "Timetable", "affordable_steps", "replanned"]
@@ -34,6 +35,8 @@ class Terms:
         deadline: on the monotonic clock; None for no limit.
         training: settings of the loop that the user gave for all networks; None for the recipe of each network.
         log: called with a line of text for each candidate that was tried.
+        log_error: epochs of training a network between two measurements of its error, see `pdno.learning.errorlog`; 0 for none.
+        log_pairs: pairs of these measurements where one network learns u; None for held-out pairs.
     """
 
     seed: int = 0
@@ -45,6 +48,8 @@ class Terms:
     deadline: float | None = None
     training: Training | None = None
     log: Callable[[str], None] = lambda text: None
+    log_error: float = 0.0
+    log_pairs: Pairs | None = None
 
     @property
     def single_process(self) -> bool:
@@ -107,6 +112,10 @@ class Timetable:
     def is_due(self, step: int) -> bool:
         """Return whether to compare with the clock after this step; the result is the same in all processes."""
         return self.seconds is not None and self.next <= step < self.total
+
+    def pause(self, seconds: float) -> None:
+        """Leave out seconds that were not spent on steps from the measured pace."""
+        self.time += seconds
 
     def shorten(self, total: int) -> None:
         """Reduce the number of steps, for good."""

@@ -25,6 +25,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from ..errors import UserError
 from .budget import Timetable, affordable_steps
+from .errorlog import ErrorLog
 from .resume import Record, TrainingState
 from .settings import Order, Rows, Training, learning_rate
 
@@ -69,6 +70,7 @@ def train(
     plan: dict[str, Any] | None = None,
     budget: float | None = None,
     validate: Callable[[nn.Module], float] | None = None,
+    errors: tuple[float, Callable[[nn.Module], float]] | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Trained:
@@ -85,6 +87,7 @@ def train(
         plan: settings, as plain JSON types, that must equal those of an unfinished run.
         budget: seconds; the number of steps is what the measured time per step allows, and at most that of `settings`.
         validate: the loss of a network on held-out pairs.
+        errors: epochs between two measurements of the MRLE of a network, and the function that measures it; None for none.
         progress: called with (done, total, note).
         warn: called with messages for the user.
 
@@ -112,11 +115,15 @@ def train(
     left = None if budget is None else (begin + budget - time.monotonic()) * (1 - state.step / total)
     is_shortened = settings.patience and state.validations_since_best() >= settings.patience
     table = Timetable(total, total if is_shortened else requested, state.step, left)
+    log = None if errors is None else ErrorLog(errors[1], errors[0], settings.batch, pairs, budget is not None)
     with _interruptions() as interrupted:
         while state.step < (total := table.total):
             rate = learning_rate(settings, state.step, total, pairs)
             loss, stop = step(rate, interrupted())
             state.losses.append(_finite(loss, state.step, total, settings))
+            if log is not None and fabric.broadcast(log.is_due(state.step, total, elapsed := time.monotonic() - begin)):
+                record.add(log.row(state.averaged, state.step), elapsed)
+                table.pause(time.monotonic() - begin - elapsed)
             every = total + 1 if validate is None else _validation_interval(settings, total)
             validating = state.step % every == 0 or (state.step == total and every <= total)
             if validating or state.step % settings.log_every == 0 or state.step == total:

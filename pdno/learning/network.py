@@ -20,6 +20,7 @@ from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
+from ..evaluation.metrics import mrle
 from ..nn import NETWORKS, build
 from ..symmetry import Own, Symmetry, augment, check, group
 from ..work.engine import fabric
@@ -104,6 +105,7 @@ class NetworkOnPairs:
         training: Training,
         terms: Terms,
         settings: Mapping[str, Any],
+        errors: tuple[Pairs, Callable[[Pairs], Array]] | None = None,
     ) -> Self:
         """Train the network, or resume its training in the folder of the run.
 
@@ -115,6 +117,8 @@ class NetworkOnPairs:
             training: settings of the loop.
             terms: seed, folder, device and deadline.
             settings: whatever else defines the objective, as plain JSON types: a run is resumed only if it has the same.
+            errors: pairs whose MRLE is logged if `terms` asks for it, and the function that predicts their outputs, in the
+                shape of u, with the weights that `module` has.
         """
         with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
             trained: Trained = train(
@@ -128,10 +132,24 @@ class NetworkOnPairs:
                 plan=self._plan(pairs, training, terms, settings),
                 budget=terms.left(TRAINING_SHARE),
                 validate=_validation(objective, held_out, training.batch) if held_out else None,
+                errors=(terms.log_error, self._error(*errors)) if errors is not None and terms.log_error else None,
                 progress=bar,
             )
         self.module, self.history, self.updates = trained.network, trained.history, trained.updates
         return self
+
+    def _error(self, pairs: Pairs, predict: Callable[[Pairs], Array]) -> Callable[[nn.Module], float]:
+        """Return the MRLE on pairs as a function of a network, which takes the place of `module` meanwhile."""
+
+        def measure(network: nn.Module) -> float:
+            module, self.module = self.module, network
+            try:
+                values = predict(pairs)
+                return mrle(values, pairs.u, mask=pairs.mask).value if np.isfinite(values).all() else np.nan
+            finally:
+                self.module = module
+
+        return measure
 
     def _plan(self, pairs: Pairs, training: Training, terms: Terms, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return what two runs must share for one to resume the other."""

@@ -38,6 +38,7 @@ CALL_VALUES = 2**13  # values of a call of the network: rows times values of a f
 FEWEST_ROWS = 4  # of a call
 MOST_ROWS = 64  # of a call
 FEWEST_VALIDATION = 20  # held-out pairs, below which training is not shortened by their loss
+LOGGED = 100  # pairs on which the error is logged, at most
 PATIENCE = 5  # validations without a lower loss, of twenty: later steps would fit the noise of the training pairs
 
 
@@ -60,6 +61,7 @@ class Network(Mean):
     accepts_missing: ClassVar[bool] = True
     cheap_folds = False
     regression: Regression | None = None
+    log_pairs: Pairs | None = None  # on which the error is logged in place of held-out pairs
 
     def __init__(
         self,
@@ -104,7 +106,10 @@ class Network(Mean):
         def objective(some: Pairs, purpose: str) -> Objective:
             return relative_error(net, some, terms.seed if purpose == "train" else None)
 
-        net.train(objective, pairs, held_out, training, terms, {"symmetries": _names(self.symmetries), "points": self.points})
+        settings = {"symmetries": _names(self.symmetries), "points": self.points}
+        logged = self.log_pairs or held_out
+        errors = (logged[:LOGGED], lambda some: _evaluated(net, some.a, some.scalars)) if logged else None
+        net.train(objective, pairs, held_out, training, terms, settings, errors)
         self.networks, self.regression = (net,), None
         if training.patience and held_out and held_out.mask is None:
             prediction = _evaluated(net, held_out.a, held_out.scalars)

@@ -53,6 +53,7 @@ class NetworkRegression(Surrogate):
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
         mean = Network(self.network, self.symmetries, self.kind, self.normalise, self.training)
+        mean.log_pairs = terms.log_pairs
         mean.learn(pairs, held_out, terms)
         net = mean.trained
         return Law(spaces, mean, Exact(), provenance={"updates": net.updates}, history=tuple(net.history))

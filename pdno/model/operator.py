@@ -187,6 +187,7 @@ class PDNO(Surrogate):
         spread = Spread(Scale(std, ones, periodic, "scalar" if std[0].size == 1 else "point"))
         validation = None if held_out is None else in_sample(mean, held_out, spaces, elements)
         law = self._diffused(search_steps=False).with_spread(spread)
+        law.log_by = None if terms.log_pairs is None else in_sample(mean, terms.log_pairs, spaces, elements)
         law.learn(in_sample(mean, pairs, spaces, elements), validation, terms)
         return Law(spaces, mean, law, summary=(law.describe(),))
 

@@ -23,6 +23,7 @@ from ..data.spaces import Spaces
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
 from ..learning.budget import Terms
+from ..learning.errorlog import check_log
 from ..learning.network import OWN
 from ..mean.choice import Trial
 from ..symmetry import Own
@@ -153,6 +154,8 @@ class Surrogate(ABC):
         devices: int = 1,
         precision: str = "32-true",
         progress: bool = True,
+        log_error: float = 0.0,
+        log_pairs: Pairs | None = None,
     ) -> Self:
         """Train on pairs that are split already.
 
@@ -166,18 +169,24 @@ class Surrogate(ABC):
             devices: processes on this machine; under torchrun, those that it started.
             precision: "32-true", "64-true" or "bf16-mixed".
             progress: show progress bars on terminals.
+            log_error: epochs between two measurements of the MRLE of a network that is trained, in its history and log: of its
+                prediction, or of one member each of at most 20 pairs for a diffusion; 0 for none.
+            log_pairs: pairs of these measurements where one network learns u; default: the validation pairs.
         """
         self.law = None
         check_engine(device, devices, precision)
         deadline = None if self.budget is None else time.monotonic() + self.budget
-        for part in (pairs, validation):
+        for part in (pairs, validation, log_pairs):
             if part is not None:
                 check_finite(part)
         spaces = Spaces.of(pairs, channel, self.kind)
-        if validation:
-            _check_alike(pairs, validation)
+        for part in (validation, log_pairs):
+            if part:
+                _check_alike(pairs, part)
+        check_log(log_error, log_pairs or validation)
         folder = None if run is None else Path(run)
         terms = Terms(int(seed), folder, device, devices, precision, progress, deadline, log=self.log)
+        terms = replace(terms, log_error=float(log_error), log_pairs=log_pairs)
         is_long = self.budget is not None and self.budget >= THREADS_MEASURED and terms.single_process
         with suitable_threads() if is_long else nullcontext():
             law = self.learn_law(pairs, validation or None, spaces, terms)

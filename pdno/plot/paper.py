@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from .._typing import Floats
 from ..errors import UserError
+from .diagrams import inference, operators
 from .forecasts import DOTS, bands
 from .style import (
     OUTPUT,
@@ -45,12 +46,15 @@ __all__ = [
     "bands",
     "error_vs_epoch",
     "history",
+    "inference",
     "large_noise",
     "learned_solutions",
     "noise_distribution",
     "noisy_samples",
+    "operators",
 ]
 
+COLOURS = 4  # of a theme
 COLUMNS = 6  # of the frames of the reverse chain: V_100, V_90, …, V_0 fill two rows
 
 
@@ -271,7 +275,8 @@ def error_vs_epoch(problems: Mapping[str, Mapping[str, tuple[ArrayLike, ArrayLik
     figure, axes = sheet(1, len(problems), height=3)
     for each, (title, lines) in zip(axes[0], problems.items(), strict=True):
         for k, (label, (epochs, error)) in enumerate(lines.items()):
-            curve(each, epochs, error, k, label, marker="osD^"[k % 4], markersize=3)
+            style = "--" if k >= COLOURS else "-"  # colours and markers repeat
+            curve(each, epochs, error, k, label, marker="osD^"[k % COLOURS], markersize=3, linestyle=style)
         each.set_yscale("log")
         tidy(each, None, title, xlabel="epoch")
         each.legend()
@@ -280,6 +285,8 @@ def error_vs_epoch(problems: Mapping[str, Mapping[str, tuple[ArrayLike, ArrayLik
 
 
 FIGURES: dict[str, Callable[..., Figure]] = {
+    "fig:op-diagram": operators,
+    "fig:schemeDDMP": inference,
     "fig:1d_noisy": bands,
     "fig:1d_large_noise": large_noise,
     "fig:darcyflow_history": history,
@@ -290,4 +297,4 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "fig:learned_solutions_advection": learned_solutions,
     "fig:error_vs_epoch": error_vs_epoch,
 }
-"""Label of a figure → function."""
+"""Label of a figure → function; the two diagrams take no arrays."""

@@ -40,6 +40,7 @@ from ..work.state import State
 from .condition import network_fields
 from .gaussian import Gaussian
 from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tunable, normals
+from .logged import members_to_log
 from .spread import Spread
 from .steps import STEP_PAIRS, fewest_steps
 
@@ -98,6 +99,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         self.auto_steps = AUTO_STEPS
         self.tuned_later = False
         self.notes: list[str] = []
+        self.log_by: Residuals | None = None  # on which the error is logged in place of held-out residuals
         self._spread = spread
 
     @property
@@ -137,8 +139,8 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         if self._spread is None:
             self._spread = Gaussian().learn(residuals, held_out, terms).spread
         self.std = self.spread.std if self.spread.is_homoscedastic else None
-        pairs = self._normalised(residuals, terms.seed, "train")
-        validation = None if held_out is None else self._normalised(held_out, terms.seed, "validation")
+        pairs = self.normalised(residuals, terms.seed, "train")
+        validation = None if held_out is None else self.normalised(held_out, terms.seed, "validation")
         elements = () if self.given_mean else tuple(g.linear for g in residuals.elements)
         spaces, normalise = Spaces.of(pairs, kind=residuals.spaces.kind), normalise_of((self.normalise, "none"))
         settings: dict[str, Any] = {"normalise": normalise, "elements": elements, "time": True}
@@ -149,14 +151,15 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
             drawn = self._draws(net, some, terms.seed, purpose)
             return lambda network, rows, first, step: self.diffusion.loss(network, *drawn(rows, first, step))
 
-        net.train(objective, pairs, validation, self.training, terms, {"diffusion": self.diffusion.to_json()})
+        logged, own = members_to_log(self, held_out, terms.seed), {"diffusion": self.diffusion.to_json()}
+        net.train(objective, pairs, validation, self.training, terms, own, logged)
         return self
 
     def measure(self, held_out: Residuals | None, terms: Terms) -> Self:
         """Measure e_n on held-out residuals if the reverse variance needs it, and select the number of sampling steps."""
         if self.reverse.variance != "analytic" or held_out is None:
             return self
-        pairs = self._normalised(held_out, terms.seed, "validation")
+        pairs = self.normalised(held_out, terms.seed, "validation")
         with progress_bar("measuring the denoising error", "steps") if terms.progress else nullcontext() as bar:
             measured = self.denoising_error(pairs, terms.seed, bar, terms.left_here(MEASURING))
         self.error, self.place, self.own = measured.mean, measured.place, measured.own
@@ -167,7 +170,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
     def tune(self, held_out: Residuals, terms: Terms) -> str:
         """Select the number of sampling steps."""
         if self.search_steps and self.reverse.steps == "auto" and self.reverse.variance == "analytic":
-            pairs = self._normalised(held_out, terms.seed, "validation")
+            pairs = self.normalised(held_out, terms.seed, "validation")
             self.auto_steps = self._fewest_steps(held_out, pairs, terms)
         return " ".join(self.notes)
 
@@ -176,7 +179,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         self.tuned_later = True
         return self
 
-    def _normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
+    def normalised(self, residuals: Residuals, seed: int, purpose: str) -> Pairs:
         """Return pairs (a, r)."""
         r, complete = self.spread.normalised(residuals, seed, purpose), not self.spread.scale.independent
         if not self.given_mean:

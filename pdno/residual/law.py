@@ -267,7 +267,7 @@ class ResidualLaw(ABC):
         count = max(1, SCORED_VALUES // (members * held_out.values[0].size))
         out = [
             scores(
-                self._drawn(inputs, places, members, seed, first, **sampling),
+                self.members(inputs, places, members, seed, first, **sampling),
                 held_out.values[places],
                 None if mask is None else mask[places],
                 units,
@@ -276,8 +276,21 @@ class ResidualLaw(ABC):
         ]
         return np.concatenate(out)
 
-    def _drawn(self, inputs: Inputs, places: Ints, members: int, seed: int, first: int, **sampling: Any) -> Array:
-        """Return members of some inputs, (member, sample, channel, *grid)."""
+    @final
+    def members(self, inputs: Inputs, places: Ints, members: int, seed: int, first: int, **sampling: Any) -> Array:
+        """Draw members of some inputs.
+
+        Args:
+            inputs: of which some have members.
+            places: rows of these inputs, (sample,).
+            members: number of draws for each.
+            seed: of the draws.
+            first: number of the input in the first row, of which its draws are a function.
+            sampling: settings such as steps=20, as the law defines them.
+
+        Returns:
+            (member, sample, channel, *grid).
+        """
         shape, total = inputs.mean.shape[1:], len(places) * members
         out, size = np.empty((members, len(places), *shape)), self.rows_of_call(shape)
         for low in range(0, total, size):

@@ -18,6 +18,7 @@ __all__ = [
     "Cache",
     "Data",
     "Device",
+    "LogError",
     "Mask",
     "Members",
     "Run",
@@ -30,6 +31,10 @@ __all__ = [
 
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
+LogError = Annotated[
+    float,
+    typer.Option("--log-error", metavar="EPOCHS", help="Epochs between two held-out errors in RUN/metrics.jsonl; 0: none."),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")]
 Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
 Store = Annotated[Path, typer.Option(help="Zarr store to write; an existing one is never overwritten.")]
@@ -182,6 +187,7 @@ Examples:
   pdno bench --scale smoke
   pdno bench advection-256 --scale cpu
   pdno bench darcy-64/diffusion burgers-512/diffusion
+  pdno bench --figures --scale cpu
 """
 REPORT_EXAMPLES = """\b
 Examples:

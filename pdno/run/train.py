@@ -33,6 +33,7 @@ def train(
     device: str = "auto",
     devices: int = 1,
     precision: str = "32-true",
+    log_error: float = 0.0,
     tell: Callable[[str], None] = print,
 ) -> Surrogate:
     """Train a model into a folder, or resume the run that is there.
@@ -42,7 +43,7 @@ def train(
         source: origin of the data, the fields of `pdno.run.config.DataSection`.
         config: settings.
         out: the folder.
-        seed, device, devices, precision: as in `Surrogate.learn`.
+        seed, device, devices, precision, log_error: as in `Surrogate.learn`.
         tell: called with messages for the user.
 
     Raises:
@@ -53,6 +54,7 @@ def train(
     counts = {name: len(pairs) for name, pairs in split.splits().items()}
     config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts, digest=split_digest(split))})
     options: dict[str, Any] = {"seed": seed, "run": out, "device": device, "devices": devices, "precision": precision}
+    options["log_error"] = log_error
     if not is_first():  # another process of a distributed run, which does not write
         return load(out) if files.model.exists() else config.build().learn(split.train, split.validation, **options)
     out.mkdir(parents=True, exist_ok=True)

@@ -38,11 +38,11 @@ def test_unknown_parts_and_scales_are_refused(tmp_path) -> None:
 def test_sizes_of_the_paper_are_those_of_its_tables() -> None:
     scale, setting = SCALES["paper"], SETTINGS["advection-256-gaussian:0.5"]
     assert (scale.train(setting), scale.inputs(setting), scale.members(setting)) == (10_000, 300, 10_000)
-    assert scale.budget(setting, is_baseline=False) is None
+    assert scale.budget(setting) is None
     assert set(FIRST_GRIDS) <= set(SETTINGS)
     cpu = SCALES["cpu"]
-    assert [cpu.budget(SETTINGS[name], False) for name in ("darcy-64", "darcy-128")] == [45 * 60, 20 * 60]
-    assert cpu.budget(SETTINGS["darcy-64"], True) == 10 * 60
+    assert [cpu.budget(SETTINGS[name]) for name in ("darcy-64", "darcy-128")] == [45 * 60, 20 * 60]
+    assert cpu.baseline_seconds == 10 * 60
 
 
 def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
@@ -67,3 +67,11 @@ def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
     assert f"{row['value']:.2g}" in mine
     assert sum("not run" in line for line in lines) == len(PARTS) - 1
     assert max(map(len, lines)) <= 80
+
+
+def test_the_paper_with_fewer_channels_or_less_time_has_another_name() -> None:
+    part, labels = PARTS["darcy-64/paper"], ("pdno-paper-small", "pdno-paper-short", "pdno-paper")
+    assert tuple(part.label(SCALES[name]) for name in ("smoke", "cpu", "paper")) == labels
+    smoke, whole = (part.method.make(part.setting, part.equation(SCALES[name]), SCALES[name]) for name in ("smoke", "paper"))
+    assert (smoke.network["base"], whole.network["base"]) == (8, 64)
+    assert (smoke.budget, whole.budget) == (SCALES["smoke"].seconds, None)

@@ -13,6 +13,7 @@ from pdno.work import checkpoint
 from pdno.work.engine import fabric
 
 PAIRS, INPUTS = 10, 3
+OWN = ("folder", "plan", "budget", "validate", "errors", "seed", "warn")  # arguments of `train`
 X, Y = torch.randn(2, PAIRS, INPUTS, generator=torch.Generator().manual_seed(0))
 
 
@@ -30,7 +31,7 @@ def squares(network: Any, rows: Any, first: int, step: int) -> Tensor:
 
 def fitted(objective=squares, precision: str = "32-true", network: nn.Module | None = None, **options: Any) -> Trained:
     """Train a linear network for a few steps; options that are not arguments of `train` are settings."""
-    own = {name: options.pop(name) for name in ("folder", "plan", "budget", "validate", "seed", "warn") if name in options}
+    own = {name: options.pop(name) for name in OWN if name in options}
     settings = Training(**{"updates": 12, "batch": 4, "rate": 0.05, "log_every": 4, **options})
     return train(network or linear(), objective, PAIRS, settings, fabric("cpu", precision=precision), **own)
 

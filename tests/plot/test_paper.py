@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import FancyArrowPatch
 from numpy.testing import assert_array_equal
 
 import pdno
@@ -17,7 +18,7 @@ from tests.plot.helpers import EPOCHS, X, edges, field, limits_of, lines, meshes
 
 def test_every_figure_of_the_paper_names_its_label() -> None:
     assert pdno.plot.paper.FIGURES is FIGURES
-    assert len(FIGURES) == 9
+    assert len(FIGURES) == 11
     for label, function in FIGURES.items():
         assert f"`{label}`" in function.__doc__
 
@@ -137,3 +138,33 @@ def test_error_by_epoch() -> None:
     assert_array_equal(lines(left)["128²"], [0.2, 0.02])
     assert_array_equal(right.lines[0].get_xydata(), [[1, 3], [2, 2], [3, 1]])
     assert {"Darcy", "Burgers", "64²", "128²", "MRLE", "epoch"} <= words(figure)
+
+
+def test_more_errors_than_colours_are_told_apart() -> None:
+    figure = figures.error_vs_epoch({"Darcy": {f"part {k}": ([1, 2], [1, k + 1]) for k in range(7)}})
+    styles = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines]
+    assert len(set(styles)) == 7
+
+
+def arrows(figure) -> list[tuple[int, int]]:
+    """Return the directions of the arrows: signs of their horizontal and vertical parts."""
+    ends = [np.array(patch._posA_posB) for patch in figure.axes[0].patches if isinstance(patch, FancyArrowPatch)]
+    return [tuple(np.sign(np.round(end - start, 9)).astype(int).tolist()) for start, end in ends]
+
+
+def test_the_diagram_of_operator_learning_commutes() -> None:
+    """Two routes from inputs to outputs, and on each side one arrow to the mesh and one back."""
+    figure = figures.operators()
+    assert sorted(arrows(figure)) == [(0, -1), (0, -1), (0, 1), (0, 1), (1, 0), (1, 0)]
+    names = " ".join(words(figure))
+    assert all(rf"\mathcal{{{map_}}}_\mathcal{{{space}}}" in names for map_ in "RI" for space in "AU")
+
+
+def test_the_inference_stage_goes_from_noise_to_a_smooth_field() -> None:
+    """Roughness of the drawn states decreases; the network is given the input and a state."""
+    figure = figures.inference()
+    states = [line.get_ydata() for line in figure.axes[0].lines[:4]]
+    roughness = [float(np.abs(np.diff(v, 2)).mean()) for v in states]
+    assert roughness == sorted(roughness, reverse=True)
+    assert roughness[-1] < 0.1 * roughness[0]
+    assert sorted(arrows(figure)) == [(1, -1), *[(1, 0)] * 6, (1, 1)]

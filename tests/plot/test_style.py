@@ -52,6 +52,8 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "noise_correlation": lambda **k: plot.noise_correlation(LEVELS / 2, {"residuals": (1 - LEVELS, 0.1 * LEVELS)}, **k),
     "functionals": lambda **k: plot.functionals(field(50, 3), [field(50, 3) - 1, field(50, 3) + 1], 0.9, **k),
     "history": lambda **k: plot.history(RECORDS, **k),
+    "operators": lambda **k: figures.operators(**k),
+    "inference": lambda **k: figures.inference(**k),
     "large_noise": lambda **k: figures.large_noise(X, *(field(2, 1, 16, seed=s) for s in range(4)), 1.0, **k),
     "evolution": lambda **k: figures.history([(n, field(1, 16, seed=n)) for n in range(100, -1, -10)], x=X, **k),
     "evolution of maps": lambda **k: figures.history([(n, field(1, 9, 8, seed=n)) for n in range(100, -1, -10)], **k),
