@@ -364,6 +364,7 @@ def bench(
         bool, typer.Option("--figures", help="Draw the figures of the paper from parts that were run; run none.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Run parts again that have results.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="Shorter training time of each part.")] = None,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,
 ) -> None:
@@ -382,7 +383,7 @@ def bench(
         if figures:
             draw_figures(scale, out, tell=typer.echo, device=device)
         return
-    run(parts or [], scale, out, again=again, tell=typer.echo, device=device, devices=devices)
+    run(parts or [], scale, out, again=again, minutes=minutes, tell=typer.echo, device=device, devices=devices)
 
 
 @app.command()

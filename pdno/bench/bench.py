@@ -44,7 +44,14 @@ def _names(part: Part) -> tuple[str, ...]:
 
 
 def run(
-    names: Iterable[str], scale: str, out: Path, *, again: bool = False, tell: Callable[[str], None], **engine: Any
+    names: Iterable[str],
+    scale: str,
+    out: Path,
+    *,
+    tell: Callable[[str], None],
+    again: bool = False,
+    minutes: float | None = None,
+    **engine: Any,
 ) -> None:
     """Run parts that have no results yet.
 
@@ -53,10 +60,11 @@ def run(
         scale: "smoke", "cpu" or "paper".
         out: folder.
         again: run parts again that have results.
+        minutes: shorter training time of each part.
         tell: called with messages for the user.
         engine: device, devices and precision.
     """
-    size = scale_of(scale)
+    size = scale_of(scale).within(minutes)
     parts = selected(names)
     for number, part in enumerate(parts, start=1):
         path = _path(part, size, out)

@@ -11,6 +11,7 @@ from typing import Any
 from ..diffusion.chain import Diffusion
 from ..diffusion.schedule import Schedule
 from ..equation.base import Equation
+from ..learning.settings import Training
 from ..mean.network import recipe
 from ..model.baseline import FNO, Deterministic
 from ..model.operator import PDNO
@@ -47,9 +48,23 @@ def _shared(eq: Equation) -> dict[str, Any]:
 
 def _diffusion(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
     """A diffusion of u with a small network that predicts u₀: the paper's method at the scale of an ordinary machine."""
-    network = "local" if len(eq.grid.shape) == 1 else "slim"
+    network, training = _small_network(setting.test, eq)
     chain = Diffusion(Schedule.cosine(scale.n_steps), target="u0")
-    return PDNO(network, chain, mean=None, training=RECIPE, budget=scale.budget(setting), **_shared(eq))
+    return PDNO(network, chain, mean=None, training=training, budget=scale.budget(setting), **_shared(eq))
+
+
+def _small_network(test: str, eq: Equation) -> tuple[str | dict[str, Any], Training]:
+    """Return the network of a diffusion, and its training.
+
+    Solutions of Burgers' equation commute with translations, and so does the spectral network. Advection moves jumps through
+    half of the domain, a diagonal operation in Fourier modes, of which a jump has all.
+    """
+    if test == "burgers":
+        return "spectral", replace(RECIPE, batch=32, ema=0.99, weight_decay=0.0)
+    if test == "advection":
+        (points,) = eq.grid.shape
+        return {"kind": "local", "modes": points, "width": 24, "layers": 3, "periodic": [True]}, replace(RECIPE, batch=32)
+    return ("local", RECIPE) if test == "elliptic1d" else ("slim", replace(RECIPE, batch=16, ema=0.998))
 
 
 def _default(setting: Setting, eq: Equation, scale: Scale) -> PDNO:

@@ -90,7 +90,7 @@ class Part:
             "train_seconds": seconds,
             "sample_seconds": perf_counter() - begin,
             "seed": 0,
-            "command": f"pdno bench {self.name} --scale {scale.name}",
+            "command": f"pdno bench {self.name} {scale.options}",
         }
         is_whole = scale.points is None
         return [

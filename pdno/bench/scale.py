@@ -1,6 +1,6 @@
 """How much of the paper's experiments is run: all of it on a GPU, what an ordinary machine can do, or a smoke test."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import UserError, nearest
 from ..model.paper import Setting
@@ -32,6 +32,7 @@ class Scale:
         points: of each axis by test; None for those of the setting.
         base: channels of the paper's network; None for those of the paper.
         n_steps: of the diffusion, N.
+        minutes: to which the training of all parts was shortened; None for the times above.
     """
 
     name: str
@@ -46,6 +47,28 @@ class Scale:
     points: dict[str, int] | None = None
     base: int | None = None
     n_steps: int = 100
+    minutes: float | None = None
+
+    def within(self, minutes: float | None) -> "Scale":
+        """Return the scale with a shorter training of each part, in minutes; None for its own.
+
+        Raises:
+            UserError: if parts of this scale have no time limit, or a shorter one.
+        """
+        if minutes is None:
+            return self
+        if self.seconds is None or self.other_seconds is None or self.baseline_seconds is None:
+            raise UserError(f"--minutes {minutes:g}: parts of the scale {self.name} train for the epochs of the paper; omit it")
+        most = minutes * MINUTE
+        if not 0 < most <= self.seconds:
+            raise UserError(f"--minutes {minutes:g}: expected more than 0 and at most {self.seconds / MINUTE:g}")
+        other, baseline = min(most, self.other_seconds), min(most, self.baseline_seconds)
+        return replace(self, seconds=most, other_seconds=other, baseline_seconds=baseline, minutes=minutes)
+
+    @property
+    def options(self) -> str:
+        """Options of the command line that select it."""
+        return f"--scale {self.name}" + ("" if self.minutes is None else f" --minutes {self.minutes:g}")
 
     def budget(self, setting: Setting) -> float | None:
         """Return the training time of a diffusion or the default in seconds; None for the number of epochs of the paper."""

@@ -75,3 +75,15 @@ def test_the_paper_with_fewer_channels_or_less_time_has_another_name() -> None:
     smoke, whole = (part.method.make(part.setting, part.equation(SCALES[name]), SCALES[name]) for name in ("smoke", "paper"))
     assert (smoke.network["base"], whole.network["base"]) == (8, 64)
     assert (smoke.budget, whole.budget) == (SCALES["smoke"].seconds, None)
+
+
+def test_parts_can_be_shortened() -> None:
+    """All times are at most those of --minutes, which is part of the command in results."""
+    cpu = SCALES["cpu"]
+    short = cpu.within(15)
+    assert (short.seconds, short.other_seconds, short.baseline_seconds) == (900, 900, 600)
+    assert short.options == "--scale cpu --minutes 15"
+    assert cpu.within(None) is cpu
+    for scale, minutes in ((cpu, 0.0), (cpu, 50.0), (SCALES["paper"], 5.0)):
+        with pytest.raises(UserError, match=f"--minutes {minutes:g}"):
+            scale.within(minutes)
