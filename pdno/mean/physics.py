@@ -4,6 +4,10 @@ r"""The physics-informed loss of a network (`physics-informed-loss`): residuals 
 
 The second term takes no outputs, so that it may be evaluated at further inputs a_i. Division by c, the size of sources and
 boundary values, makes λ a number without units; c = 1 where that is zero. λ = ∞ stands for the second term alone.
+
+An equation of order p multiplies errors of wavenumber k by k^p, so that short waves dominate the plain norm. With smoothing s,
+‖·‖ is the norm of the cosine series with its coefficients divided by (1 + |k|²)^(s/2), k in half waves along each axis: the
+minimum is the same, and for s = p all wavelengths have similar weights.
 """
 
 import math
@@ -16,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .._typing import Array
+from ..basis import low_modes
 from ..data.pairs import Pairs
 from ..draw import generator
 from ..equation import Equation
@@ -41,25 +46,29 @@ class Physics:
         weight: λ; `math.inf` trains on the equation alone: outputs are used for normalisation and validation only.
         inputs: further inputs, (sample, channel, *grid), at which the residual is evaluated instead of the training inputs.
         scalars: those of `inputs`, (sample, parameter).
+        smoothing: s, for residuals (batch, channel, *grid); 0 for the plain norm.
 
     Raises:
-        UserError: if the equation is neither, or the weight is not positive.
+        UserError: if the equation is neither, the weight is not positive, or the smoothing is negative.
 
     >>> from pdno.equation import Elliptic1D
     >>> Physics(Elliptic1D(points=32), weight=0.1).describe()
-    {'equation': 'elliptic1d', 'weight': 0.1, 'inputs': 0}
+    {'equation': 'elliptic1d', 'weight': 0.1, 'inputs': 0, 'smoothing': 0.0}
     """
 
     equation: Equation | Callable[..., Tensor]
     weight: float = 1.0
     inputs: Array | None = None
     scalars: Array | None = None
+    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.equation, Equation) and not callable(self.equation):
             raise UserError(f"equation = {self.equation!r}: expected a pdno.equation.Equation or a function residual(u, a)")
         if not self.weight > 0:
             raise UserError(f"weight = {self.weight}: expected a positive number; omit `physics` to train on data alone")
+        if not 0 <= self.smoothing < math.inf:
+            raise UserError(f"smoothing = {self.smoothing}: expected a number of at least 0, such as the order of the equation")
 
     @property
     def is_alone(self) -> bool:
@@ -69,13 +78,24 @@ class Physics:
     def describe(self) -> dict[str, Any]:
         """Return the settings as plain JSON types: name of the equation, weight, number of further inputs."""
         name = self.equation.name if isinstance(self.equation, Equation) else OWN
-        return {"equation": name, "weight": self.weight, "inputs": 0 if self.inputs is None else len(self.inputs)}
+        inputs = 0 if self.inputs is None else len(self.inputs)
+        return {"equation": name, "weight": self.weight, "inputs": inputs, "smoothing": self.smoothing}
 
     def residual(self, u: Tensor, a: Tensor, scalars: Tensor | None = None) -> Tensor:
         """Return 𝒢(u; a), a tensor whose first axis is the batch."""
         if isinstance(self.equation, Equation):
             return self.equation.discrete_residual(u, a)  # type: ignore[no-any-return]
         return self.equation(u, a) if scalars is None else self.equation(u, a, scalars)
+
+    def squared_norm(self, r: Tensor) -> Tensor:
+        """Return ‖r‖² of each residual, (batch,)."""
+        if self.smoothing:
+            squares = r.new_zeros(())
+            for points in r.shape[2:]:  # the first axis of the grid becomes the last one
+                r = r.movedim(2, -1) @ r.new_tensor(low_modes(points, points, False).T / math.sqrt(points))
+                squares = squares[..., None] + r.new_tensor(np.arange(points) ** 2)
+            r = r * (1 + squares) ** (-self.smoothing / 2)
+        return r.flatten(1).square().sum(1)
 
     def check(self, pairs: Pairs) -> None:
         """Evaluate the residual of some pairs.
@@ -123,7 +143,7 @@ class Physics:
             s = None if scalars is None else scalars[some]
             u = network(net.condition(a[some], s)) * std + mean
             r = self.residual(u, net.tensor(a[some]), None if s is None else net.tensor(s))
-            value = factor * r.flatten(1).square().sum(1).mean()
+            value = factor * self.squared_norm(r).mean()
             return value if self.is_alone else value + data(network, rows, first, step)
 
         return loss
@@ -133,5 +153,5 @@ class Physics:
         """Return c."""
         x, s = a[:SCALE_INPUTS], None if scalars is None else net.tensor(scalars[:SCALE_INPUTS])
         zero = net.tensor(np.zeros((len(x), *net.spaces.u_shape)))
-        size = float(self.residual(zero, net.tensor(x), s).flatten(1).square().sum(1).mean())
+        size = float(self.squared_norm(self.residual(zero, net.tensor(x), s)).mean())
         return size if size > 0 else 1.0

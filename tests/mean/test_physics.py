@@ -136,6 +136,21 @@ def test_the_loss_by_hand() -> None:
         np.testing.assert_allclose(mean.trained.history[-1]["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("s", [0.0, 0.5, 2.0])
+def test_the_norm_of_a_wave_is_divided_by_a_power_of_its_wavenumber(s) -> None:
+    x, y = (np.arange(8) + 0.5) / 8, (np.arange(6) + 0.5) / 6
+    wave = 3 * np.outer(np.cos(2 * np.pi * x), np.cos(3 * np.pi * y))
+    norms = Physics(EQUATIONS[0], smoothing=s).squared_norm(torch.as_tensor(np.stack([wave, np.ones((8, 6))])[:, None]))
+    np.testing.assert_allclose(norms, [9 * 48 / 4 * (1 + 2**2 + 3**2) ** -s, 48.0])
+
+
+def test_with_every_smoothing_the_norm_is_positive_and_smaller() -> None:
+    r = torch.as_tensor(normal(5, 2, 7, 4))
+    plain, smooth = (Physics(EQUATIONS[0], smoothing=s).squared_norm(r) for s in (0.0, 1e-12))
+    np.testing.assert_allclose(smooth, plain)
+    assert ((Physics(EQUATIONS[0], smoothing=1.0).squared_norm(r) < plain) & (plain > 0)).all()
+
+
 # Mistakes
 
 
@@ -145,6 +160,7 @@ def test_the_loss_by_hand() -> None:
         (lambda: Physics("darcy"), "expected a pdno.equation.Equation or a function"),
         (lambda: Physics(EQUATIONS[0], weight=0.0), "weight = 0.0: expected a positive number; omit `physics`"),
         (lambda: Physics(EQUATIONS[0], weight=math.nan), "weight = nan"),
+        (lambda: Physics(EQUATIONS[0], smoothing=-1.0), "smoothing = -1.0: expected a number of at least 0"),
         (lambda: Physics(Burgers(points=16)), "Burgers has no differentiable residual; pass a function"),
         (lambda: Physics(Elliptic1D(points=20)), r"u has shape \(2, 1, 16\); Elliptic1D expects"),
         (lambda: Physics(EQUATIONS[0], inputs=np.ones((4, 1, 8))), r"further inputs have shape \(4, 1, 8\).*\(sample, 1, 16\)"),
