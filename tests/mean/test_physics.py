@@ -121,6 +121,29 @@ def test_a_model_of_a_users_equation_with_scalars(tmp_path) -> None:
     np.testing.assert_array_equal(pdno.load(tmp_path / "model.safetensors").mean(a[50:], scalars=s[50:]), prediction)
 
 
+def test_an_equation_of_inputs_and_outputs_of_different_dimensions() -> None:
+    """u(x, y) = a(x) y from the equation alone: its residual takes a on its own grid."""
+    y = torch.linspace(0, 1, 6)
+    a = normal(80, 1, 1) * np.cos(np.pi * (np.arange(8) + 0.5) / 8) + 1
+    physics = Physics(lambda u, a: u - a[..., None] * y.to(a), weight=math.inf)
+    network = {"kind": "slim", "widths": (16, 32), "patch": 1, "blocks": 1}
+    u = a[..., None] * y.numpy()
+    mean = Network(network, training=FEW, physics=physics).learn(pairs_of(a[:60], u[:60]), None, Terms(0, progress=False))
+    assert np.linalg.norm(mean(a[60:]) - u[60:]) < 0.2 * np.linalg.norm(u[60:])
+
+
+def test_missing_outputs_are_filled_by_the_equation() -> None:
+    """Outputs are observed in the left half only, and wrong elsewhere; the equation determines the right half."""
+    equation = Advection(points=16)
+    a = equation.sample_input(100, seed=0)
+    u, mask = equation.solve(a), np.zeros(a.shape, bool)
+    mask[..., :8] = True
+    training = Training(updates=600, batch=32, rate=2e-2, ema=0.9)
+    mean = Network(Linear(16), normalise="none", training=training, physics=Physics(equation))
+    mean.learn(pairs_of(a, np.where(mask, u, 7.0), mask=mask), None, Terms(0, progress=False))
+    assert np.linalg.norm(mean(a) - u) < 0.1 * np.linalg.norm(u)
+
+
 def test_the_loss_by_hand() -> None:
     """u = 0 from a network of zeros: data 1, physics 1, so that L = 1 + λ."""
     equation = Advection(points=16)
