@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-purenoise bench-mixture bench-steps bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-drawing browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -94,6 +94,10 @@ bench-darcy-noise: $(READY)  ## noise of Darcy flow, twenty minutes a model; BUD
 
 bench-purenoise: $(READY)  ## pure noise in small data sets, half an hour; BUDGET=SECONDS, ONLY='white correlated', AGAIN=1
 	$(BIN)/python -m benchmarks.purenoise $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-physics: $(READY)  ## train networks on data, on the equation and on both, seven minutes; update results/ and docs/
+	$(BIN)/python -m benchmarks.physics
 	$(BIN)/python -m benchmarks.tables
 
 bench-budget: $(READY)  ## measure the training time of the default relative to its budget, a quarter of an hour; update results/ and docs/

@@ -105,6 +105,18 @@ BY_PROBLEM: dict[str, dict[str, Cell]] = {  # tables of one line per problem: he
         "90 % of roughness": ("pdno-field", "coverage_90_roughness"),
         "training time (s)": ("pdno-field", "train_seconds"),
     },
+    "results/physics.json": {
+        f"MRLE, {name}": (name, "mrle_mean_model")
+        for name in (
+            "kernel",
+            "data",
+            "equation",
+            "equation, further inputs",
+            "equation, further inputs, s = 1",
+            "both",
+            "both, further inputs",
+        )
+    },
     "results/auto.json": BASELINES,
     "results/auto_long.json": BASELINES,
 }

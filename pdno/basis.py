@@ -14,10 +14,12 @@ A function may have more modes than n nodes can resolve. Its values are still ex
 vanishes or equals ± a lower mode (aliasing), to whose coefficient it is added before the transform.
 
 **Real orthonormal modes of arrays**, the columns of an orthogonal matrix B, for `modes` and `fields`: cosines (DCT-II) along
-bounded axes, (cos + sin)(k·x) (Hartley) along periodic axes, in any number of dimensions.
+bounded axes, (cos + sin)(k·x) (Hartley) along periodic axes, in any number of dimensions. `low_modes` has the lowest ones of an
+axis, cosines and sines apart.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -36,6 +38,7 @@ __all__ = [
     "diagonal",
     "fields",
     "fourier_values",
+    "low_modes",
     "mirror",
     "modes",
     "squared_waves",
@@ -234,3 +237,24 @@ def _hartley(x: Floats, axes: list[int]) -> Floats:
         return x
     f = fft.fftn(x, axes=axes, norm="ortho")
     return np.asarray(f.real - f.imag)
+
+
+@lru_cache(maxsize=64)
+def low_modes(points: int, count: int, periodic: bool) -> Floats:
+    """Return the lowest modes of an axis, orthonormal for averages over the nodes: cosines, Fourier modes if it is periodic.
+
+    Returns:
+        (mode, node), with `count` modes, or as many as there are nodes.
+
+    >>> low_modes(2, 5, False).round(3).tolist()
+    [[1.0, 1.0], [1.0, -1.0]]
+    """
+    count, i = min(count, points), np.arange(points)
+    if not periodic:
+        waves = np.cos(np.pi * np.arange(count)[:, None] * (i + 0.5) / points)
+        return np.asarray(waves * np.where(np.arange(count) > 0, ROOT2, 1.0)[:, None])
+    rows = [np.ones(points)]
+    for k in range(1, count // 2 + 1):
+        size = 1.0 if 2 * k == points else ROOT2
+        rows += [size * np.cos(2 * np.pi * k * i / points), size * np.sin(2 * np.pi * k * i / points)]
+    return np.stack(rows[:count])

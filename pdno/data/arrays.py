@@ -25,8 +25,8 @@ def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | No
     Raises:
         UserError: if arrays are not real, ambiguous, of different lengths, or NaN outside the mask.
     """
-    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3:
-        a, scalars = None, a  # cannot be a field on the grid of u
+    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3 and not dims and not _shares_axis(a, u):
+        a, scalars = None, a  # a table without names is not a field on a line
     for name, values in (("a", a), ("u", u), ("scalars", scalars)):
         check_real(name, values)
     if isinstance(mask, str) and mask != "nan":
@@ -79,6 +79,13 @@ def _check_ambiguous(a: Any, u: Any, scalars: Any, dims: str | None) -> None:
             f"a has shape {np.shape(a)} and u {np.shape(u)}: a may be a field on another grid (then give "
             'dims="sample,x:sample,x") or a table of parameters (then give it as scalars=)'
         )
+
+
+def _shares_axis(a: Any, u: Any) -> bool:
+    """Return whether a and u have names, and an axis of the grid in common."""
+    if not isinstance(a, xr.DataArray) or not isinstance(u, xr.DataArray):
+        return False
+    return bool(set(a.dims) & set(u.dims) - {SAMPLE, CHANNEL})
 
 
 def _samples(values: Any, dims: Dims) -> int:

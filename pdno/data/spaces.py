@@ -1,7 +1,8 @@
 """The spaces of a and u: shapes, channels, axes and grids, and the conversion of the user's arrays to them and back.
 
-Networks take a and u on one grid. An a on another grid is transferred to that of u by hat functions (interpolation where u is
-finer, averaging where it is coarser), and scalar parameters become constant channels.
+Networks take a and u on one grid. An a on another grid of the same dimension is transferred to that of u by hat functions
+(interpolation where u is finer, averaging where it is coarser), and scalar parameters become constant channels. An a of another
+dimension stays on its own grid, and networks have a learned projection to that of u (`pdno.nn.projection`).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from .arrays import check_real
 from .pairs import Pairs, aligned, to_numpy
 from .selection import CHANNEL, SAMPLE, arrange
 
-__all__ = ["Spaces", "axis_kinds", "unit_grid"]
+__all__ = ["Spaces", "axis_kinds", "input_kinds", "unit_grid"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +62,10 @@ class Spaces:
             kind: of the axes: one for all, or one for each.
 
         Raises:
-            UserError: if a and u differ in dimension, or kinds are unknown or of another number than axes.
+            UserError: if kinds are unknown or of another number than the axes of u.
         """
         a, u = pairs.xarray["a"], pairs.xarray["u"]
         a_shape, u_shape = tuple(a.shape[1:]), tuple(u.shape[1:])
-        if len(a_shape) != len(u_shape):
-            raise UserError(
-                f"inputs have {len(a_shape) - 1} dimensions and outputs {len(u_shape) - 1}; both need grids of the same "
-                "dimension (parameters that are not fields are given as scalars)"
-            )
         axes, a_axes = tuple(map(str, u.dims[2:])), tuple(str(d).removeprefix("a_") for d in a.dims[2:])
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
         scalars = 0 if pairs.scalars is None else pairs.scalars.shape[1]
@@ -89,7 +85,12 @@ class Spaces:
     @cached_property
     def a_grid(self) -> Grid:
         """The grid of a on the unit cube."""
-        return unit_grid(self.a_shape[1:], self.kind, self.a_axes)
+        return unit_grid(self.a_shape[1:], input_kinds(self.kind, len(self.a_shape) - 1), self.a_axes)
+
+    @property
+    def same_dimension(self) -> bool:
+        """Whether the grids of a and u have the same number of axes."""
+        return len(self.a_shape) == len(self.u_shape)
 
     def condition(self, a: Array, scalars: Array | None) -> Array:
         """Return what a network is conditioned on.
@@ -99,10 +100,11 @@ class Spaces:
             scalars: normalised parameters, (sample, parameter).
 
         Returns:
-            a on the grid of u, then the scalars as constant channels: (sample, channel, *grid of u).
+            a on the grid of u, or on its own if that has another dimension, then the scalars as constant channels: (sample,
+            channel, *grid).
         """
-        for axis, (source, target) in enumerate(zip(self.a_shape[1:], self.u_shape[1:], strict=True), start=2):
-            if source != target:
+        for axis, (source, target) in enumerate(zip(self.a_shape[1:], self.u_shape[1:], strict=False), start=2):
+            if source != target and self.same_dimension:
                 a = np.moveaxis(np.moveaxis(a, axis, -1) @ _hats(source, target).T, -1, axis)
         if scalars is None:
             return a
@@ -219,6 +221,18 @@ def axis_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:
             f"got {len(kinds)} kinds of axes ({', '.join(kinds)}) for a grid of {axes}; give one for all or one each"
         )
     return kinds
+
+
+def input_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:
+    """Return the kind of each axis of a, given those of u: the same, or that which all axes of u share, else "cell".
+
+    >>> input_kinds(("periodic", "cell"), 2), input_kinds(("periodic", "periodic"), 1), input_kinds(("periodic", "cell"), 1)
+    (('periodic', 'cell'), ('periodic',), ('cell',))
+    """
+    kinds: tuple[Kind, ...] = (kind,) if isinstance(kind, str) else tuple(kind)
+    if len(kinds) == axes:
+        return kinds
+    return (kinds[0] if len(set(kinds)) == 1 else "cell",) * axes
 
 
 def unit_grid(points: tuple[int, ...], kind: Kind | Sequence[Kind], names: Sequence[str] = ()) -> Grid:

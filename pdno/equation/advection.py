@@ -9,7 +9,7 @@ whole number of cells: the solution is an exact shift, with zeros entering from 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,7 +70,10 @@ class Advection(Equation):
 
     def residual(self, u: ArrayLike, a: ArrayLike) -> Floats:
         """Return u(x, t) − u_0(x − t) on characteristics from t = 0, and u(x, t) on those from the inflow boundary."""
-        v, initial = self._as_pair(u, a)
-        r = v.copy()
-        r[..., self.shift :] -= initial[..., : self.points - self.shift]
+        r: Floats = self.discrete_residual(*self._as_pair(u, a))
         return r.reshape(np.shape(u))
+
+    def discrete_residual(self, u: Any, a: Any) -> Any:
+        r = u + 0.0
+        r[..., self.shift :] -= a[..., : self.points - self.shift]
+        return r

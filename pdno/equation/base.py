@@ -12,7 +12,7 @@ from .._typing import Floats
 from ..errors import UserError
 from ..grid import Grid
 
-__all__ = ["Equation"]
+__all__ = ["Equation", "as_type"]
 
 
 class Equation(ABC):
@@ -49,6 +49,16 @@ class Equation(ABC):
     @abstractmethod
     def residual(self, u: ArrayLike, a: ArrayLike) -> Floats:
         """Return 𝒢(u; a) in the layout of u: zero, up to rounding, for ``u = solve(a)``."""
+
+    def discrete_residual(self, u: Any, a: Any) -> Any:
+        """Return 𝒢(u; a) of NumPy arrays or torch tensors (batch, 1, *grid), without checks; tensors can be differentiated.
+
+        Raises:
+            UserError: if the equation has no residual without a solver, such as one whose u is the solution at a final time.
+        """
+        raise UserError(
+            f"{type(self).__name__} has no differentiable residual; pass a function residual(u, a) of torch tensors instead"
+        )
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor as JSON types."""
@@ -104,3 +114,8 @@ def _to_json(value: Any, declared: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def as_type(values: Floats, like: Any) -> Any:
+    """Return values in the type of an array or tensor, on its device."""
+    return values if isinstance(like, np.ndarray) else like.new_tensor(values)

@@ -9,7 +9,7 @@ with the trigonometric potential V of `pdno.field`. Vertex grid linspace(−1, 1
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from .._typing import Floats, Ints
 from ..errors import UserError
 from ..field import TrigonometricPotential
 from ..grid import Grid
-from .base import Equation
+from .base import Equation, as_type
 
 __all__ = ["Elliptic1D"]
 
@@ -69,20 +69,20 @@ class Elliptic1D(Equation):
 
         The flux in an interval is (u_{i+1} − u_i)/∫ a⁻¹; in one dimension this finite-volume scheme is exact at the nodes.
         """
-        v, coefficient = self._as_pair(u, a, positive=True)
-        flux = np.diff(v, axis=-1) / self._resistance(coefficient)
-        r = np.empty(v.shape)
-        r[..., 1:-1] = -np.diff(flux, axis=-1)
-        r[..., 0], r[..., -1] = v[..., 0], v[..., -1] - 1.0
+        r: Floats = self.discrete_residual(*self._as_pair(u, a, positive=True))
         return r.reshape(np.shape(u))
 
-    def _resistance(self, a: Floats) -> Floats:
-        """Return ∫ a⁻¹ over each interval: (…, points) → (…, points − 1)."""
+    def discrete_residual(self, u: Any, a: Any) -> Any:
+        flux = (u[..., 1:] - u[..., :-1]) / self._resistance(a)
+        r = u - as_type(np.eye(self.points)[-1], u)  # at the ends: u − 0 and u − 1
+        r[..., 1:-1] = flux[..., :-1] - flux[..., 1:]
+        return r
+
+    def _resistance(self, a: Any) -> Any:
+        """Return ∫ a⁻¹ over each interval, of arrays or tensors: (…, points) → (…, points − 1)."""
         start, weights = _interval_weights(self.points)
-        total = np.zeros((*a.shape[:-1], self.points - 1))
-        for j in range(STENCIL):
-            total += weights[:, j] / a[..., start + j]
-        return total * self.grid.axes[0].spacing
+        terms = [as_type(weights[:, j], a) / a[..., start + j] for j in range(STENCIL)]
+        return sum(terms[1:], terms[0]) * self.grid.axes[0].spacing
 
 
 @lru_cache(maxsize=32)

@@ -2,6 +2,7 @@
 
     (a, scalars)  ──►  condition: channels on the grid of u  ──►  network  ──►  normalised outputs
 
+If a has another dimension than u, the condition is on the grid of a, and the network begins with a learned projection.
 It is a part of mean models and of diffusion models, which differ in the objective that they pass to `train`.
 With symmetries, every training pair is transformed by a random element of their group.
 """
@@ -21,7 +22,7 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
 from ..evaluation.metrics import mrle
-from ..nn import NETWORKS, build
+from ..nn import NETWORKS, Projected, Projection, build
 from ..symmetry import Own, Symmetry, augment, check, group
 from ..work.engine import fabric
 from ..work.progress import progress_bar
@@ -36,6 +37,7 @@ __all__ = ["NetworkOnPairs", "device_of", "elements_of", "normalise_of"]
 TRAINING_SHARE = 0.9  # of the time that is left; the rest is for measurements
 VALIDATED = 256  # held-out pairs on which the validation loss is evaluated
 DEVICES = {"gpu": "cuda"}  # other names of devices
+PROJECTED = 8  # channels of an input of another dimension on the grid of u
 OWN = "own"  # stands in files for a module of the user
 
 Rows = NDArray[np.int64]
@@ -162,10 +164,10 @@ class NetworkOnPairs:
     @property
     def settings(self) -> dict[str, Any] | str:
         """Kind and settings of the network as plain JSON types; "own" for a module of the user."""
-        kinds = {cls: kind for kind, cls in NETWORKS.items()}
-        for cls, kind in kinds.items():
-            if type(self.module) is cls:
-                return {"kind": kind, **self.module.settings}
+        module = self.module.network if isinstance(self.module, Projected) else self.module
+        for kind, cls in NETWORKS.items():
+            if type(module) is cls:
+                return {"kind": kind, **module.settings}
         return OWN
 
     @property
@@ -193,7 +195,7 @@ class NetworkOnPairs:
         return get
 
     def condition(self, a: Array, scalars: Array | None) -> Tensor:
-        """Return the network's view of inputs: (sample, channel, *grid of u)."""
+        """Return the network's view of inputs: (sample, channel, *grid of u), or *grid of a if that has another dimension."""
         if scalars is not None:
             scalars = self.normalisations["scalars"].normalise(scalars)
         return self.tensor(self.spaces.condition(self.normalisations["a"].normalise(a), scalars))
@@ -263,10 +265,15 @@ def elements_of(symmetries: Sequence[str | Own], spaces: Spaces, pairs: Pairs | 
     """Return the elements of the group of symmetries on the grid of u; with pairs, check on the first one that it is a group.
 
     Raises:
-        UserError: if the pairs have missing outputs, or the maps are not a group.
+        UserError: if the pairs have missing outputs, a and u differ in dimension, or the maps are not a group.
     """
     if not symmetries:
         return ()
+    if not spaces.same_dimension:
+        raise UserError(
+            f"symmetries act on a and u in the same way, but inputs have {len(spaces.a_shape) - 1} dimensions and outputs "
+            f"{len(spaces.u_shape) - 1}; omit the symmetries"
+        )
     if pairs is not None and pairs.mask is not None:
         raise UserError("symmetries cannot be combined with a mask, as they would move the missing nodes; omit one of them")
     elements = group(symmetries, spaces.grid)
@@ -285,9 +292,15 @@ def normalise_of(normalise: Normalise | Sequence[Normalise]) -> tuple[Normalise,
 
 
 def _module(network: Any, spaces: Spaces, time: bool, seed: int) -> nn.Module:
+    """Return a network for these spaces; a module of the user, which takes a on its own grid, gets no projection."""
     channels = spaces.u_shape[0]
     periodic = tuple(kind == "periodic" for kind in spaces.kind)
-    return build(network, spaces.u_shape[1:], spaces.channels + time * channels, channels, time, seed, periodic)
+    if spaces.same_dimension or isinstance(network, nn.Module):
+        return build(network, spaces.u_shape[1:], spaces.channels + time * channels, channels, time, seed, periodic)
+    inner = build(network, spaces.u_shape[1:], PROJECTED + time * channels, channels, time, seed, periodic)
+    a_periodic = tuple(axis.kind == "periodic" for axis in spaces.a_grid.axes)
+    source, target = (spaces.a_shape[1:], a_periodic), (spaces.u_shape[1:], periodic)
+    return Projected(Projection(source, target, spaces.channels, PROJECTED, seed), inner)
 
 
 def _validation(objective: Callable[[Pairs, str], Objective], held_out: Pairs, batch: int) -> Callable[[nn.Module], float]:

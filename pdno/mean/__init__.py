@@ -8,6 +8,7 @@ from .kernel import Kernel
 from .linear import Linear
 from .lowfidelity import LowFidelity
 from .network import Network
+from .physics import Physics
 from .sum import Sum
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "LowFidelity",
     "Mean",
     "Network",
+    "Physics",
     "Posterior",
     "Sum",
     "mean_from_state",

@@ -5,6 +5,8 @@ With symmetries G the network is trained on every pair under a random element of
 
 Smooth fields need few points. With `points` the network works on a coarser mesh than the data: inputs and outputs are moved
 there by their Fourier or cosine series, and predictions back, to the mesh of the input.
+
+With `physics`, the residual of the equation is a part of the loss, or all of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ from ..learning.settings import Rows, Training
 from ..symmetry import Own, average
 from ..work.state import State
 from .base import Mean, pairs_of, refitted
+from .physics import Physics
 
 __all__ = ["Network", "recipe"]
 
@@ -53,6 +56,7 @@ class Network(Mean):
         training: settings of the loop; default: those of `recipe`.
         budget: seconds of training; default: what the model allows.
         points: along each axis, of the mesh that the network works on; None for that of the data.
+        physics: residual of an equation as a further loss, see `pdno.mean.Physics`; it is not saved.
 
     Good values: "slim" for two dimensions and rough inputs, "fno" for smooth and periodic ones; minutes to an hour of training.
     """
@@ -72,10 +76,13 @@ class Network(Mean):
         training: Training | None = None,
         budget: float | None = None,
         points: int | None = None,
+        physics: Physics | None = None,
     ) -> None:
         self.network, self.kind, self.normalise = network, kind, normalise_of(normalise)
         self.symmetries = (symmetries,) if isinstance(symmetries, str) else tuple(symmetries)
-        self.training, self.budget, self.points = training, budget, points
+        self.training, self.budget, self.points, self.physics = training, budget, points, physics
+        if physics is not None and points is not None:
+            raise UserError("the residual of an equation belongs to the mesh of the data; omit `points` or `physics`")
 
     @property
     def trained(self) -> NetworkOnPairs:
@@ -103,18 +110,28 @@ class Network(Mean):
             if len(held_out or ()) < FEWEST_VALIDATION:
                 training = replace(training, patience=0)
 
-        def objective(some: Pairs, purpose: str) -> Objective:
-            return relative_error(net, some, terms.seed if purpose == "train" else None)
+        physics = self.physics
+        if physics is not None:
+            physics.check(pairs)
 
-        settings = {"symmetries": _names(self.symmetries), "points": self.points}
+        def objective(some: Pairs, purpose: str) -> Objective:
+            data = relative_error(net, some, terms.seed if purpose == "train" else None)
+            return data if physics is None else physics.objective(net, some, data, terms.seed, purpose)
+
         logged = self.log_pairs or held_out
         errors = (logged[:LOGGED], lambda some: _evaluated(net, some.a, some.scalars)) if logged else None
-        net.train(objective, pairs, held_out, training, terms, settings, errors)
+        net.train(objective, pairs, held_out, training, terms, self._settings, errors)
         self.networks, self.regression = (net,), None
-        if training.patience and held_out and held_out.mask is None:
+        if training.patience and held_out and held_out.mask is None and not (physics and physics.is_alone):
             prediction = _evaluated(net, held_out.a, held_out.scalars)
             self.regression = Regression.of(held_out.u, prediction, tuple(kind == "periodic" for kind in spaces.kind))
         return self
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What two runs must share for one to resume the other, beside data and training."""
+        settings: dict[str, Any] = {"symmetries": _names(self.symmetries), "points": self.points}
+        return settings if self.physics is None else {**settings, "physics": self.physics.describe()}
 
     def _coarse(self, pairs: Pairs) -> Pairs:
         """Return the pairs on the mesh of the network."""

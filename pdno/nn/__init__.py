@@ -4,6 +4,7 @@ from .base import DenoisingNetwork, GridNetwork, RegressionNetwork
 from .build import NETWORKS, build
 from .fno import FNO
 from .local import LocalFNO
+from .projection import Projected, Projection
 from .slim import Slim
 from .spectral import Spectral
 from .unet import UNet
@@ -14,6 +15,8 @@ __all__ = [
     "DenoisingNetwork",
     "GridNetwork",
     "LocalFNO",
+    "Projected",
+    "Projection",
     "RegressionNetwork",
     "Slim",
     "Spectral",

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..basis import low_modes
 from ..errors import UserError
 from .base import GridNetwork
 from .layers import STEP_WIDTH, sinusoid
@@ -82,7 +83,7 @@ class LocalFNO(GridNetwork):
         known = [y.mean(space), y.square().mean(space).add(TINY).log()]
         known += [] if n is None else [sinusoid(n, STEP_WIDTH, y.dtype)]
         film = self.embed(torch.cat(known, -1))
-        bases = [_basis(points, self.modes, p).to(y) for points, p in zip(grid, self.periodic, strict=True)]
+        bases = [torch.as_tensor(low_modes(points, self.modes, p)).to(y) for points, p in zip(grid, self.periodic, strict=True)]
         for layer in self.layers:
             y = layer(y, film, bases)
         out: Tensor = self.out(self.norm(y)).movedim(-1, 1)
@@ -141,20 +142,6 @@ class _Layer(nn.Module):
             flat.movedim(-1, 1), weight if self.dim == 2 else weight.unsqueeze(2), self.local.bias, groups=len(weight)
         )
         return out.movedim(1, -1) if self.dim == 2 else out.movedim(1, -1).squeeze(1)
-
-
-@lru_cache(maxsize=32)
-def _basis(points: int, modes: int, periodic: bool) -> Tensor:
-    """Return the lowest modes, orthonormal for averages over the nodes: (mode, node)."""
-    count, i = min(modes, points), np.arange(points)
-    if not periodic:
-        waves = np.cos(np.pi * np.arange(count)[:, None] * (i + 0.5) / points)
-        return torch.as_tensor(waves * np.where(np.arange(count) > 0, np.sqrt(2), 1.0)[:, None])
-    rows = [np.ones(points)]
-    for k in range(1, count // 2 + 1):
-        size = 1.0 if 2 * k == points else np.sqrt(2)
-        rows += [size * np.cos(2 * np.pi * k * i / points), size * np.sin(2 * np.pi * k * i / points)]
-    return torch.as_tensor(np.stack(rows[:count]))
 
 
 @lru_cache(maxsize=32)

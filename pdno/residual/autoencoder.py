@@ -23,7 +23,7 @@ from ..learning.normalisation import Normalisation
 from ..learning.settings import Rows, Training
 from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
 from ..work.state import State
-from .condition import network_fields, network_pairs
+from .condition import network_inputs, network_pairs
 from .law import Inputs, Residuals
 
 __all__ = ["LINEAR", "MOST_LATENTS", "Autoencoder"]
@@ -152,9 +152,9 @@ class Autoencoder:
 
     def condition(self, inputs: Inputs) -> Tensor:
         """Return the condition of D for each input."""
-        fields = network_fields(inputs, self.spaces)
+        fields, scalars = network_inputs(inputs, self.spaces)
         zeros = np.zeros((len(inputs), self.spaces.u_shape[0], *fields.shape[2:]))
-        return self.net.condition(np.concatenate([zeros, fields], axis=1), inputs.scalars)[:, self.bottleneck.observed :]
+        return self.net.condition(np.concatenate([zeros, fields], axis=1), scalars)[:, self.bottleneck.observed :]
 
     @torch.no_grad()
     def decoded(self, condition: Tensor, z: Tensor) -> Array:

@@ -1,7 +1,8 @@
 r"""What networks and mixtures of residual laws are conditioned on: a, m(a) and scalars.
 
-Networks take a and m(a) as channels on the grid of u. Mixtures take a vector of features: the leading principal components of a
-and of m(a), the logarithms of their sizes, and the scalars, each with mean 0 and variance 1.
+Networks take a and m(a) as channels on the grid of u; of an a of another dimension they take the leading modes, as scalars.
+Mixtures take a vector of features: the leading principal components of a and of m(a), the logarithms of their sizes, and the
+scalars, each with mean 0 and variance 1.
 """
 
 from dataclasses import dataclass
@@ -9,35 +10,49 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._typing import Array
+from ..basis import low_modes
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
+from ..mean.base import inputs as flattened
 from ..mean.base import pairs_of
 from ..work.state import State
 from .amplitude import size_features
 from .law import Inputs, Residuals
 
-__all__ = ["Features", "network_fields", "network_pairs"]
+__all__ = ["Features", "network_inputs", "network_pairs"]
 
 COMPONENTS = 12  # principal components of a, and of m(a)
 FIELDS = 2000  # from which they are computed, at most
+LEADING = {1: 8, 2: 4, 3: 2}  # modes along each axis of an a of another dimension than u, by its dimension
 
 
-def network_fields(inputs: Inputs, spaces: Spaces) -> Array:
-    """Return a on the grid of u, then m(a), as channels: (sample, channel, *grid)."""
-    return np.concatenate([spaces.condition(inputs.a, None), inputs.mean], axis=1)
+def network_inputs(inputs: Inputs, spaces: Spaces) -> tuple[Array, Array | None]:
+    """Return the inputs of a network as fields on the grid of u and scalars.
+
+    Returns:
+        a on the grid of u, then m(a), as channels, (sample, channel, *grid), and the scalars, (sample, parameter). If a has
+        another dimension than u: m(a) alone, and the leading modes of a as further scalars.
+    """
+    if spaces.same_dimension:
+        return np.concatenate([spaces.condition(inputs.a, None), inputs.mean], axis=1), inputs.scalars
+    values, axes = np.asarray(inputs.a, dtype=np.float64), spaces.a_grid.axes
+    for axis in axes:  # the first axis of the grid becomes the last one
+        modes = low_modes(axis.points, LEADING[len(axes)], axis.kind == "periodic")
+        values = np.moveaxis(values, 2, -1) @ (modes.T / axis.points)
+    return inputs.mean, flattened(values, inputs.scalars)
 
 
 def network_pairs(residuals: Residuals, spaces: Spaces, first: Array | None = None) -> Pairs:
-    """Return pairs whose inputs are the channels of `network_fields` and whose outputs are the residuals.
+    """Return pairs whose inputs are those of `network_inputs` and whose outputs are the residuals.
 
     Args:
         residuals: of a mean.
         spaces: grids of a and u.
         first: further channels, before the others, (sample, channel, *grid).
     """
-    fields = network_fields(residuals.inputs, spaces)
+    fields, scalars = network_inputs(residuals.inputs, spaces)
     fields = fields if first is None else np.concatenate([first, fields], axis=1)
-    return pairs_of(fields, residuals.values, residuals.pairs.scalars, residuals.mask)
+    return pairs_of(fields, residuals.values, scalars, residuals.mask)
 
 
 @dataclass(frozen=True, eq=False)

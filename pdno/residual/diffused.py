@@ -37,7 +37,7 @@ from ..learning.settings import Training
 from ..mean.base import pairs_of
 from ..work.progress import progress_bar
 from ..work.state import State
-from .condition import network_fields
+from .condition import network_inputs
 from .gaussian import Gaussian
 from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tunable, normals
 from .logged import members_to_log
@@ -185,7 +185,8 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         if not self.given_mean:
             return residuals.pairs.with_outputs(r, complete)
         mask = None if complete else residuals.mask
-        return pairs_of(network_fields(residuals.inputs, residuals.spaces), r, residuals.pairs.scalars, mask)
+        fields, scalars = network_inputs(residuals.inputs, residuals.spaces)
+        return pairs_of(fields, r, scalars, mask)
 
     def _condition(self, inputs: Inputs) -> Tensor:
         """Return what the network is conditioned on: (sample, channel, *grid)."""
@@ -193,7 +194,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         if not self.given_mean:
             return net.condition(inputs.a, inputs.scalars)
         a = pairs_of(inputs.a, inputs.mean)
-        return net.condition(network_fields(inputs, Spaces.of(a, kind=net.spaces.kind)), inputs.scalars)
+        return net.condition(*network_inputs(inputs, Spaces.of(a, kind=net.spaces.kind)))
 
     def _draws(self, net: NetworkOnPairs, pairs: Pairs, seed: int, purpose: str) -> Callable[..., tuple[Any, ...]]:
         """Return the function (rows, first, step) ↦ n, U_0, ε, a and mask.

@@ -22,7 +22,7 @@ from ..learning.network import NetworkOnPairs
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..work.state import State
-from .condition import network_fields, network_pairs
+from .condition import network_inputs, network_pairs
 from .copula import Values
 from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings
 
@@ -85,10 +85,10 @@ class Scaled(ResidualLaw):
         """Return σ: (sample, channel, *grid)."""
         (net,) = self.networks
         net.module.eval()
-        fields = network_fields(inputs, spaces)
+        fields, numbers = network_inputs(inputs, spaces)
         size, out = max(1, BLOCK_VALUES // fields[0].size), []
         for first in range(0, len(fields), size):
-            scalars = None if inputs.scalars is None else inputs.scalars[first : first + size]
+            scalars = None if numbers is None else numbers[first : first + size]
             log_sigma = _bounded(net.module(net.condition(fields[first : first + size], scalars)))
             out.append(log_sigma.double().cpu().numpy())
         return np.asarray(np.exp(np.concatenate(out)) * net.normalisations["u"].std)

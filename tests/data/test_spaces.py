@@ -198,7 +198,11 @@ def test_kinds_that_do_not_fit_are_refused(kind, words) -> None:
         Spaces.of(Pairs.of(np.ones((4, 9)), np.ones((4, 9))), kind=kind)
 
 
-def test_inputs_and_outputs_of_different_dimensions_are_refused() -> None:
-    pairs = Pairs.of(np.ones((4, 9)), np.ones((4, 1, 5, 5)))
-    with pytest.raises(UserError, match="inputs have 1 dimensions and outputs 2"):
-        Spaces.of(pairs)
+def test_inputs_of_another_dimension_stay_on_their_own_grid() -> None:
+    pairs = Pairs.of(a := np.random.default_rng(6).standard_normal((4, 1, 9)), np.ones((4, 1, 5, 5)), scalars=np.arange(4.0))
+    spaces = Spaces.of(pairs, kind="periodic")
+    assert not spaces.same_dimension
+    assert spaces.a_grid == Grid((Axis(9, "periodic"),))
+    condition = spaces.condition(a, pairs.scalars)
+    np.testing.assert_array_equal(condition[:, :1], a)
+    np.testing.assert_array_equal(condition[:, 1], np.repeat(np.arange(4.0)[:, None], 9, axis=1))

@@ -25,7 +25,6 @@ A, U = normal(6, 16), normal(6, 16, seed=1)
         ({"u": U.astype(str)}, "u has type <U.*; expected real numbers"),
         ({"a": A.astype(object)}, "a has type object; expected real numbers"),
         ({"a": A[:, :, None, None]}, "is ambiguous"),
-        ({"a": normal(6, 1, 8, 8)}, "inputs have 2 dimensions and outputs 1"),
         ({"a": A[0]}, "is ambiguous"),
         ({"scalars": A[:, :2], "validation": (A, U)}, r"validation pairs have .* 0 scalars, expected .* 2 scalars"),
         ({"validation": (A[:, :8], U[:, :8])}, r"validation pairs have a \(1, 8\).*expected a \(1, 16\)"),

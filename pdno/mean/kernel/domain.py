@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._typing import Array, Floats, Mask
 from ...basis import Kind, Waves, fields, modes, squared_waves
+from ...data.spaces import axis_kinds, input_kinds
 from ...errors import UserError
 from ...grid import Axis, Grid
 from ...symmetry import Own, Symmetry, group
@@ -50,11 +51,15 @@ class Domain:
         """Return the domain of inputs and outputs with these shapes, (sample, channel, *grid).
 
         Raises:
-            UserError: if there is not one kind for each axis.
+            UserError: if there is not one kind for each axis of u, or symmetries are given for an a of another dimension.
         """
-        of_a, of_u = ((kind,) * (len(x) - 2) if isinstance(kind, str) else tuple(kind) for x in (a, u))
-        if (len(of_a), len(of_u)) != (len(a) - 2, len(u) - 2):
-            raise UserError(f"got {len(kind)} kinds of axes for inputs {a} and outputs {u}; give one for each axis")
+        of_u = axis_kinds(kind, len(u) - 2)
+        of_a = input_kinds(of_u, len(a) - 2)
+        if symmetries and len(a) != len(u):
+            raise UserError(
+                f"symmetries act on a and u in the same way, but inputs have {len(a) - 2} dimensions and outputs {len(u) - 2}; "
+                "omit the symmetries"
+            )
         axes = (Axis(n, each, name=name) for n, each, name in zip(a[2:], of_a, "xyzt", strict=False))
         grid = Grid(tuple(axes)) if symmetries else Grid.uniform(2)
         few = math.gcd(LINE_SHIFTS if grid.dim == 1 else PLANE_SHIFTS, *grid.shape)
