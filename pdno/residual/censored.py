@@ -33,8 +33,9 @@ __all__ = ["Censored"]
 
 LEAST_SHARE = 0.03  # of the values of a channel at its bounds, for which the law is tried
 POWERS = (1, 2, 3)  # values of p that are compared
-ITERATIONS = 20  # of expectation–maximisation
-TIME_SHARE = 0.1  # of the remaining time, after which no further iteration begins
+ITERATIONS = 12  # of expectation–maximisation
+COMPARED = 6  # iterations after which powers are compared
+TIME_SHARE = 0.3  # of the remaining time, after which no further iteration begins
 SELECTED = 1  # last iterations, in which features of the regression are selected; it is affine before, which is fast
 AFFINE = {"log": False, "degree": 1, "sparse": False}
 STEPS = 20  # of the slice sampler, in each iteration
@@ -94,13 +95,14 @@ class Censored(ResidualLaw, Expectation):
         self._live = np.ones(residuals.values.shape[1:], bool) if mask is None else np.asarray(mask[0])
         support = Support.of(residuals.pairs.u, mask)
         free = support is None or not np.isfinite(support.bounds).any() or np.isfinite(support.bounds).all(axis=1).any()
-        powers = (self.power,) if self.power is not None else POWERS[:1] if free else POWERS
-        found = [self._estimated(residuals, power, terms.within(terms.left(TIME_SHARE))) for power in powers]
-        best = 0 if len(found) == 1 else int(np.argmin([_score(*each, residuals, terms.seed) for each in found]))
-        self._latent, self.power = found[best][0], powers[best]
+        share = terms.within(terms.left(TIME_SHARE))
+        if self.power is None:
+            found = {power: self._estimated(residuals, power, share, COMPARED) for power in (POWERS[:1] if free else POWERS)}
+            self.power = min(found, key=lambda power: _score(*found[power], residuals, terms.seed))
+        self._latent, _ = self._estimated(residuals, self.power, share, ITERATIONS)
         return self
 
-    def _estimated(self, residuals: Residuals, power: int, terms: Terms) -> tuple[_Latent, Residuals]:
+    def _estimated(self, residuals: Residuals, power: int, terms: Terms, iterations: int) -> tuple[_Latent, Residuals]:
         """Return the distribution for one p, and the residuals z − μ(a) of training pairs, out of fold."""
         u, mask, rng = residuals.pairs.filled, residuals.mask, generator(terms.seed, "censored", power)
         link = Link.of(u, mask, power)
@@ -115,10 +117,10 @@ class Censored(ResidualLaw, Expectation):
             return mean, mean.residuals(x, z, scalars, residuals.groups(), seed=terms.seed)
 
         with_mean = min((False, True), key=lambda each: float(np.square(regression(each, AFFINE)[1]).sum()))
-        for number in range(ITERATIONS if sides.any() else 0):
+        for number in range(iterations if sides.any() else 0):
             if terms.left_here() == 0:
                 break
-            e = regression(with_mean, AFFINE if number < ITERATIONS - SELECTED else {})[1]
+            e = regression(with_mean, AFFINE if number < iterations - SELECTED else {})[1]
             rows = (e.reshape(flat), sides.reshape(flat), (limit - (z - e)).reshape(flat))
             drawn = Factors.of(rows[0]).completed(*rows, STEPS, rng).reshape(u.shape)
             z = np.where(sides == 0, z, z - e + drawn)

@@ -46,6 +46,8 @@ SCREENING = 0.35  # of the time, for screening all networks
 NETWORK_GAIN = 0.01  # of statistics with a network over linear ones, at least
 LINEAR_SHARE = 0.05  # of the remaining time, for linear statistics that were not screened
 CROSS_SHARE = 0.08  # of the remaining time, for scoring laws on training pairs by folds
+CROSS_SECONDS = 15.0  # at least, for this
+MOST_CROSS_SHARE = 0.6  # of the remaining time, if that is less
 SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
 PROMISING = 0.2  # share of the variance that a few numbers explain, or of what principal components leave unexplained
@@ -258,9 +260,11 @@ class LawSelection:
             return
         if len(np.unique(train.pairs.labels())) < FOLDS:
             return
-        units = Units.of(train.values, train.mask)
-        share = self.terms.within(self.terms.left_here(CROSS_SHARE))
-        for trial, law in [(trial, trial.law) for trial in self.trials.values() if trial.law is not None]:
+        units, seconds = Units.of(train.values, train.mask), self.terms.left_here()
+        if seconds is not None:
+            seconds = min(max(CROSS_SHARE * seconds, CROSS_SECONDS), MOST_CROSS_SHARE * seconds)
+        share = self.terms.within(seconds)
+        for trial, law in self._candidates_for_folds():
             scores = np.empty(len(train))
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 if share.left() == 0:
@@ -268,6 +272,16 @@ class LawSelection:
                 copy = deepcopy(law).learn(train[kept], None, self.terms)
                 scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
+
+    def _candidates_for_folds(self) -> list[tuple[_Trial, ResidualLaw]]:
+        """Return the Gaussian law, and those that are better than it on held-out pairs, by chance or not, best first."""
+        trained = [(trial, trial.law, trial.scores) for trial in self.trials.values() if trial.law is not None]
+        ordered = sorted(trained, key=lambda each: np.inf if each[2] is None else float(each[2].mean()))
+        usual = self.trials[Gaussian.name].scores
+        better = [
+            (trial, law) for trial, law, scores in ordered if usual is None or scores is None or scores.mean() < usual.mean()
+        ]
+        return [(self.trials[Gaussian.name], self.gaussian), *better]
 
     def promising(self) -> str:
         """Return the law that is worth further training, after which it is compared with cheaper ones, see `best`.
