@@ -25,6 +25,8 @@ class Scale:
         most_pairs: training pairs, at most.
         most_inputs: test inputs, at most.
         most_members: of each test input, at most.
+        claim_updates: training steps of each network of a claim.
+        claim_inputs: test inputs of a claim, at most.
         points: of each axis by test; None for those of the setting.
     """
 
@@ -35,6 +37,8 @@ class Scale:
     most_pairs: int
     most_inputs: int
     most_members: int
+    claim_updates: int
+    claim_inputs: int
     points: dict[str, int] | None = None
 
     def budget(self, setting: Setting, is_baseline: bool) -> float | None:
@@ -61,9 +65,9 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale("smoke", 2.0, 2.0, 1.0, 64, 4, FEWEST_MEMBERS, SMOKE_POINTS),
-    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100),
-    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000),
+    "smoke": Scale("smoke", 2.0, 2.0, 1.0, 64, 4, FEWEST_MEMBERS, 2, 4, SMOKE_POINTS),
+    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 600, 24),
+    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 200_000, 100),
 }
 
 
