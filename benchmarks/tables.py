@@ -14,11 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lawtables import TABLES
+from benchmarks import claimtables, lawtables
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MARKED = re.compile(r"(<!-- (results/\w+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (results/[\w/-]+\.json(?: \w+)?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {**lawtables.TABLES, **claimtables.TABLES}
 
 Row = dict[str, Any]
 Cell = tuple[str, str] | Callable[[list[Row]], float]  # (method, metric or field), or a function of the rows of a problem

@@ -182,6 +182,7 @@ Examples:
   pdno bench --scale smoke
   pdno bench advection-256 --scale cpu
   pdno bench darcy-64/diffusion burgers-512/diffusion
+  pdno bench claims/attention --scale cpu
 """
 REPORT_EXAMPLES = """\b
 Examples:
