@@ -8,15 +8,15 @@ from pdno.bench.claims import CLAIMS
 
 __all__ = ["TABLES", "claim_table"]
 
-MRLE = {"MRLE": "mrle", "change": "mrle_change"}
+MRLE = {"MRLE": "mrle_debiased", "change": "mrle_change"}
 STD = {"std / noise": "std_noise_ratio"}
 METRICS = {  # title of a claim → heading → metric
     "attention": {**MRLE, **STD, "CRPS": "crps"},
     "target": {**MRLE, **STD},
-    "variance": {**STD, "change": "std_noise_ratio_change", "MRLE": "mrle"},
+    "variance": {**STD, "change": "std_change", "MRLE": "mrle_debiased"},
     "fno": {**MRLE, **STD},
     "steps": {**MRLE, **STD},
-    "diagnostic": {"MRLE": "mrle", "mean std": "mean_std", "std / RMSE": "std_error_ratio", **STD},
+    "diagnostic": {"MRLE": "mrle_debiased", "mean std": "mean_std", "std / RMSE": "std_error_ratio", **STD},
 }
 FIELDS = {"noise": "noise", "parameters": "parameters", "evaluations": "evaluations"}
 

@@ -1,22 +1,24 @@
 r"""A claim of the paper, tested on variants of a model: conditions on measured numbers say whether it holds.
 
-    change = (Σ_i s_i / Σ_i r_i) − 1        of a score from s to its reference r, both on the same test inputs i
+    error      E_i = ‖mean of M members − u‖² − ‖std of members‖²/M        of input i: without the chance of few members
+    change     √(Σ_i E_i / Σ_i E′_i) − 1                                   from E′ of a reference, on the same inputs
 
-A condition is an interval. It holds if value ± 2 standard errors is inside, does not hold if that is outside, and is not
-decided otherwise. Errors are over test inputs, pair by pair for changes; every network is trained once, so that they do not
-include the chance of training.
+Members of different variants are drawn with the same random numbers, so that changes have smaller errors than scores. A
+condition is an interval. It holds if value ± 2 standard errors is inside, does not hold if that is outside, and is not decided
+otherwise. Errors are over test inputs; every network is trained once, so that they do not include the chance of training.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Literal
 
 import numpy as np
 
+from .._typing import Floats
 from ..diffusion.chain import Diffusion, Target, Weight
 from ..diffusion.schedule import Schedule
 from ..evaluation.score import Score
@@ -29,12 +31,11 @@ from ..work.files import replacing
 from .scale import FEWEST_MEMBERS, Scale
 from .training import data_of, equation_of, trained
 
-__all__ = ["Claim", "Condition", "Network", "Statement", "Variant", "Verdict", "change", "together"]
+__all__ = ["Claim", "Condition", "Network", "Statement", "Variant", "Verdict", "derived", "root", "together"]
 
 TEST, POINTS = "elliptic1d", 128
 ERRORS = 2.0  # standard errors by which a value must be inside or outside an interval
 SCORES = ("mrle", "rmse", "mean_std", "std_noise_ratio", "crps")
-CHANGES = ("mrle", "std_noise_ratio")
 SAMPLING = {"sampler": "ancestral", "steps": 100, "variance": "analytic"}  # unless a variant has others
 TRAINING: dict[str, Any] = {"batch": 32, "rate": 1e-3, "ema": 0.99}  # the same for all networks
 
@@ -133,15 +134,40 @@ class Variant:
         return {"scores": plain, "fields": fields}
 
 
-def change(own: Score, reference: Score) -> Score:
-    """Return the relative change of the mean over inputs, with its error for paired inputs by the delta method.
+def derived(scores: Mapping[str, Score], members: int, reference: Mapping[str, Score] | None = None) -> dict[str, Score]:
+    """Return the scores that follow from others: error of the mean without the chance of few members, ratios and changes.
 
-    >>> change(Score.mean([2.0, 4.0]), Score.mean([1.0, 2.0])).value
-    1.0
+    Args:
+        scores: of a variant, with values for each input.
+        members: number of members for each input.
+        reference: scores of another variant on the same inputs.
     """
-    size = float(reference.each.mean())
-    ratio = float(own.each.mean()) / size
-    return Score(ratio - 1, Score.mean((own.each - ratio * reference.each) / size).error, np.empty(0))
+    squares, spread = _squares(scores, members), scores["mean_std"].each ** 2
+    size = (scores["rmse"].each / scores["mrle"].each) ** 2
+    found = {"mrle_debiased": root(squares, size), "std_error_ratio": root(spread, squares)}
+    if reference is not None:
+        for name, score in (
+            ("mrle", root(squares, _squares(reference, members))),
+            ("std", root(spread, reference["mean_std"].each ** 2)),
+        ):
+            found[f"{name}_change"] = Score(score.value - 1, score.error, np.empty(0))
+    return found
+
+
+def _squares(scores: Mapping[str, Score], members: int) -> Floats:
+    """Return E_i, (sample,), which may be negative by chance."""
+    return np.asarray(scores["rmse"].each ** 2 - scores["mean_std"].each ** 2 / members)
+
+
+def root(numerator: Floats, denominator: Floats) -> Score:
+    """Return √(mean numerator / mean denominator), both (sample,), with its error; NaN unless both means are positive.
+
+    >>> float(root(np.array([4.0, 8.0]), np.array([1.0, 2.0])))
+    2.0
+    """
+    if min(numerator.mean(), denominator.mean()) <= 0:
+        return Score(nan, nan, np.empty(0))
+    return Score.root_of_ratio(numerator, denominator)
 
 
 @dataclass(frozen=True)
@@ -161,9 +187,9 @@ class Condition:
     def verdict(self, rows: Rows) -> Verdict:
         """Return whether value ± 2 standard errors is inside the interval."""
         (row,) = (row for row in rows if (row["method"], row["metric"]) == (self.variant, self.metric))
-        if row["value"] is None:
+        if row["value"] is None or row["error"] is None:
             return "is not decided"
-        width = ERRORS * (row["error"] or 0.0)
+        width = ERRORS * row["error"]
         low, high = row["value"] - width, row["value"] + width
         if self.low <= low and high <= self.high:
             return "holds"
@@ -233,11 +259,9 @@ class Claim:
         rows: Rows = []
         for variant in self.variants:
             scores, fields = variant.measure(scale, folder, engine)
-            measured[variant.name] = dict(scores)
-            scores["std_error_ratio"] = Score.root_of_ratio(scores["mean_std"].each ** 2, scores["rmse"].each ** 2)
-            if variant.reference is not None:
-                other = measured[variant.reference]
-                scores |= {f"{name}_change": change(scores[name], other[name]) for name in CHANGES if name in scores}
+            measured[variant.name] = scores
+            reference = None if variant.reference is None else measured[variant.reference]
+            scores = {**scores, **derived(scores, fields["members"], reference)}
             fields |= {"method": variant.name, "command": f"pdno bench {self.name} --scale {scale.name}"}
             rows += [results.row(name, s.value, error=s.error, **fields) for name, s in scores.items()]
         return rows
@@ -248,10 +272,12 @@ class Claim:
             rmtree(variant.network.folder(folder), ignore_errors=True)
 
     def listed(self, rows: Rows) -> str:
-        """Return whether its statements hold, by their number."""
-        verdicts = [statement.verdict(rows) for statement in self.statements] if rows else []
-        counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
-        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or f"{'not run':>9}"
+        """Return how many of its statements hold, and how many are not decided."""
+        if not rows:
+            return f"{'not run':>9}"
+        verdicts = [statement.verdict(rows) for statement in self.statements]
+        undecided = verdicts.count("is not decided")
+        return f"{verdicts.count('holds')} of {len(verdicts)} hold" + (f", {undecided} not decided" if undecided else "")
 
     def summary(self, rows: Rows) -> str:
         """Return all statements, and whether they hold."""

@@ -66,7 +66,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale("smoke", 2.0, 2.0, 1.0, 64, 4, FEWEST_MEMBERS, 2, 4, SMOKE_POINTS),
-    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 600, 24),
+    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 600, 16),
     "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 200_000, 100),
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.claimtables import TABLES, claim_table
-from pdno.bench.claim import CHANGES, SCORES, Claim, Condition, Network, Statement, Variant, change, together
+from pdno.bench.claim import SCORES, Claim, Condition, Network, Statement, Variant, derived, root, together
 from pdno.bench.claims import CLAIMS
 from pdno.bench.scale import SCALES
 from pdno.diffusion.chain import Diffusion
@@ -18,7 +18,7 @@ SMOKE = SCALES["smoke"]
 
 
 def rows(value: float, error: float | None) -> list[dict[str, object]]:
-    return [results.row("mrle", value, error=error, method="one"), results.row("crps", 9.0, method="one")]
+    return [results.row("mrle", value, error=error, method="one"), results.row("crps", 9.0, error=0.1, method="one")]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def rows(value: float, error: float | None) -> list[dict[str, object]]:
         (1.5, 0.2, "does not hold"),
         (1.5, 0.3, "is not decided"),
         (-1.5, 0.2, "does not hold"),
-        (0.5, None, "holds"),
+        (0.5, None, "is not decided"),
         (inf, 0.1, "is not decided"),
     ],
 )
@@ -46,14 +46,38 @@ def test_a_statement_holds_if_all_conditions_hold() -> None:
     assert statement.verdict(rows(1.0, 0.1)) == "does not hold"
 
 
+def test_statements_are_counted_in_lists() -> None:
+    inside, across, outside = (Statement("", "", "", (Condition("one", "mrle", low),)) for low in (0.0, 1.0, 2.0))
+    claim = Claim("", (), (inside, across, outside))
+    assert claim.listed(rows(1.0, 0.1)) == "1 of 3 hold, 1 not decided"
+    assert Claim("", (), (inside, outside)).listed(rows(1.0, 0.1)) == "1 of 2 hold"
+    assert claim.listed([]).strip() == "not run"
+
+
+def scores_of(squares: list[float], stds: list[float], u: float = 2.0) -> dict[str, Score]:
+    """Return scores of inputs with these mean square errors and standard deviations of the members, and ‖u‖ the same."""
+    errors = np.sqrt(squares)
+    each = {"rmse": errors, "mrle": errors / u, "mean_std": np.array(stds)}
+    return {name: Score.mean(values) for name, values in each.items()}
+
+
+def test_errors_are_without_the_chance_of_few_members() -> None:
+    """Members with std 3 about a mean that is off by 1: with 4 members, mean square errors are 1 + 9/4."""
+    found = derived(scores_of([3.25, 3.25], [3.0, 3.0]), 4)
+    assert found["mrle_debiased"].value == pytest.approx(1 / 2)
+    assert found["std_error_ratio"].value == pytest.approx(3)
+    assert np.isnan(derived(scores_of([2.0, 2.0], [3.0, 3.0]), 4)["mrle_debiased"].value)  # 2 < 9/4: by chance
+
+
 def test_changes_are_paired() -> None:
-    """Scores that are all 1.5 times the reference change by 0.5 without error, although the reference varies."""
-    reference = Score.mean([1.0, 2.0, 6.0])
-    scaled = change(Score.mean(1.5 * reference.each), reference)
+    """Errors that are all 1.5 times those of the reference change by 0.5 without error, although the reference varies."""
+    reference = scores_of([1.0, 4.0, 36.0], [0.0, 0.0, 0.0])
+    scaled = derived(scores_of([2.25, 9.0, 81.0], [0.0, 0.0, 0.0]), 4, reference)["mrle_change"]
     assert (scaled.value, scaled.error) == pytest.approx((0.5, 0.0), abs=1e-15)
-    shifted = change(Score.mean([2.0, 2.0, 5.0]), reference)
-    assert shifted.value == 0
-    assert shifted.error == pytest.approx(np.std([1.0, 0.0, -1.0], ddof=1) / np.sqrt(3) / 3)
+    wider = derived(scores_of([2.0, 2.0], [1.0, 2.0]), 4, scores_of([2.0, 2.0], [2.0, 1.0]))["std_change"]
+    assert wider.value == pytest.approx(0)
+    assert wider.error == pytest.approx(np.std([3.0, -3.0], ddof=1) / np.sqrt(2) / 2.5 / 2)
+    assert np.isnan(root(np.array([1.0, -2.0]), np.array([1.0, 1.0])).value)
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.title)
@@ -64,7 +88,7 @@ def test_claims_are_consistent(claim) -> None:
     for place, variant in enumerate(claim.variants):
         assert variant.reference is None or variant.reference in names[:place]
         Diffusion(target=variant.network.target, weight=variant.network.weight)
-    metrics = {*SCORES, "std_error_ratio", *(f"{name}_change" for name in CHANGES)}
+    metrics = {*SCORES, "mrle_debiased", "std_error_ratio", "mrle_change", "std_change"}
     for condition in (condition for statement in claim.statements for condition in statement.conditions):
         (variant,) = (each for each in claim.variants if each.name == condition.variant)
         assert condition.metric in metrics
@@ -79,7 +103,7 @@ def test_networks_that_share_a_folder_are_the_same() -> None:
     folders: dict[Path, Network] = {}
     for network in networks:
         assert folders.setdefault(network.folder(Path()), network) == network
-    assert len(folders) == 17  # of 3 + 3 + 4 + 3 + 0 + 4 that each claim adds
+    assert len(folders) == 17  # 3 + 3 + 3 + 1 + 3 + 4, by claim
 
 
 def test_networks_differ_as_they_say(tmp_path) -> None:
@@ -97,15 +121,12 @@ def test_a_claim_is_run_and_what_was_measured_is_kept(tmp_path: Path) -> None:
     variants = (Variant("five", network, None, {"steps": 5}), Variant("two", network, "five", {"steps": 2, "sampler": "ddim"}))
     statement = Statement("It is positive.", "pdno", "above 0", (Condition("two", "mrle", 0.0),))
     claim = Claim("attention", variants, (statement,))
-    assert claim.listed([]).strip() == "not run"
     found = claim.run(SMOKE, tmp_path)
     values = {(row["method"], row["metric"]): row for row in found}
-    five, two, ratio = values["five", "mrle"], values["two", "mrle"], values["two", "mrle_change"]
-    assert ratio["value"] == pytest.approx(two["value"] / five["value"] - 1)
+    five, two, change = values["five", "mrle_debiased"], values["two", "mrle_debiased"], values["two", "mrle_change"]
+    assert change["value"] == pytest.approx(two["value"] / five["value"] - 1)
     assert [row["evaluations"] for row in (five, two)] == [5, 2]
     assert (five["train"], five["members"], five["command"]) == (58, 20, "pdno bench claims/attention --scale smoke")
-    spread = values["two", "std_error_ratio"]["value"]
-    assert spread == pytest.approx(values["two", "mean_std"]["value"] / values["two", "rmse"]["value"], rel=0.2)
     model = network.folder(tmp_path) / "model.safetensors"
     before = model.stat().st_mtime_ns
     assert claim.run(SMOKE, tmp_path) == found
