@@ -92,17 +92,19 @@ class Variant:
         network: the network.
         reference: name of the variant that changes refer to.
         sampling: steps, sampler and variance, where they are not those of `SAMPLING`.
+        members: for each input.
     """
 
     name: str
     network: Network
     reference: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    members: int = FEWEST_MEMBERS
 
     def measure(self, scale: Scale, folder: Path, engine: dict[str, Any]) -> tuple[dict[str, Score], dict[str, Any]]:
         """Return scores and fields of rows: measured before for another claim, or measured now and kept with the model."""
         run, sampling = self.network.folder(folder), {**SAMPLING, **self.sampling}
-        path = run / f"{'-'.join(map(str, sampling.values()))}.json"
+        path = run / f"{'-'.join(map(str, [*sampling.values(), self.members]))}.json"
         if not path.exists():
             found = self._measure(scale, folder, sampling, engine)
             with replacing(path) as partial:
@@ -116,14 +118,14 @@ class Variant:
         split = data_of(setting, scale, folder).split(0.1, 0.0)
         model, seconds = trained(lambda: self.network.make(scale), split, self.network.folder(folder), engine)
         test = replace(split, test=split.test[: scale.claim_inputs], train=split.train[:0], validation=None)
-        e = evaluate(model, test, members=FEWEST_MEMBERS, calibrate=0, **sampling)
+        e = evaluate(model, test, members=self.members, calibrate=0, **sampling)
         scores = {name: e.scores[name] for name in SCORES if name in e.scores}
         fields = {
             "test": TEST,
             "grid": str(equation_of(setting, scale).grid),
             "train": len(split.train),
             "noise": setting.noise,
-            "members": FEWEST_MEMBERS,
+            "members": self.members,
             "evaluations": model.evaluations(**sampling),
             "parameters": model.parameters,
             "train_seconds": seconds,
