@@ -53,6 +53,8 @@ def _target() -> Claim:
         Variant("mean, weighted", replace(ONE_BLOCK, target="mean", weight="ddsm"), "eps", THEOREM),
         Variant("u0", ONE_BLOCK, "eps", THEOREM),
         Variant("eps, analytic", replace(ONE_BLOCK, target="eps"), "eps"),
+        Variant("mean, analytic", replace(ONE_BLOCK, target="mean"), "eps, analytic"),
+        Variant("mean, weighted, analytic", replace(ONE_BLOCK, target="mean", weight="ddsm"), "eps, analytic"),
     )
     text = "Predicting ε is more precise than predicting m_θ"
     statements = (
@@ -67,6 +69,12 @@ def _target() -> Claim:
             "section 3.1",
             "MRLE of `mean, weighted` above that of `eps`",
             (Condition("mean, weighted", "mrle_change", 0.0),),
+        ),
+        Statement(
+            f"{text}, with either loss, if σ_n is analytic.",
+            "section 3.1, with the rule of pdno",
+            "MRLE of `mean, analytic` and `mean, weighted, analytic` above that of `eps, analytic`",
+            (Condition("mean, analytic", "mrle_change", 0.0), Condition("mean, weighted, analytic", "mrle_change", 0.0)),
         ),
         Statement(
             "Predicting u₀ is more precise than predicting ε.",
