@@ -353,11 +353,10 @@ def _show_results(run: Path) -> None:
 @app.command(epilog=shared.BENCH_EXAMPLES)
 def bench(
     parts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART]...", help="Parts, experiments, tests or methods; default: all.")
+        list[str] | None,
+        typer.Argument(metavar="[PART]...", help="Parts, experiments, tests, methods or claims; default: all."),
     ] = None,
-    scale: Annotated[
-        str, typer.Option(help="smoke: minutes in all; cpu: at most 45 minutes a part; paper: for a GPU.")
-    ] = "cpu",
+    scale: Annotated[str, typer.Option(help="smoke: minutes in all; cpu: at most 45 minutes a part; paper: a GPU.")] = "cpu",
     list_: Annotated[bool, typer.Option("--list", help="Show parts and figures, and results of parts that were run.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for data, runs and results.")] = Path("bench"),
     figures: Annotated[
@@ -370,8 +369,8 @@ def bench(
 ) -> None:
     """Run the experiments of the paper.
 
-    A part is a method on an experiment, such as darcy-64/diffusion. Parts that have results are not run again, and an
-    interrupted training resumes.
+    A part is a method on an experiment, such as darcy-64/diffusion, or a claim, such as claims/attention. Parts that have
+    results are not run again, and an interrupted training resumes.
     """
     from .bench import draw_figures, figure_states, listing, run
 

@@ -8,19 +8,49 @@ OUT/SCALE/data/                    pairs, for all methods
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from shutil import rmtree
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import UserError
 from ..run import results
-from .part import PARTS, Part
+from .claims import CLAIMS
+from .part import PARTS
 from .scale import Scale, scale_of
+from .training import file_name
 
-__all__ = ["listing", "run", "selected"]
+__all__ = ["AnyPart", "listing", "run", "selected"]
+
+Rows = list[dict[str, Any]]
 
 
-def selected(names: Iterable[str]) -> list[Part]:
-    """Return the parts of these names: a part, an experiment, a test or a method; all parts if there are no names.
+class AnyPart(Protocol):
+    """A part of the bench: a method on an experiment, or a claim."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that select it, its own included."""
+
+    def run(self, scale: Scale, folder: Path, **engine: Any) -> Rows:
+        """Train, evaluate, and return rows of results."""
+
+    def forget(self, folder: Path) -> None:
+        """Remove its models."""
+
+    def listed(self, rows: Rows) -> str:
+        """Return the columns of a list; there are no rows if it was not run."""
+
+    def summary(self, rows: Rows) -> str:
+        """Return the results in a line."""
+
+
+ALL: dict[str, AnyPart] = {**PARTS, **CLAIMS}
+
+
+def selected(names: Iterable[str]) -> list[AnyPart]:
+    """Return the parts of these names: a part, an experiment, a test, a method or "claims"; all parts if there are no names.
 
     Raises:
         UserError: if a name is none of these.
@@ -28,19 +58,15 @@ def selected(names: Iterable[str]) -> list[Part]:
     >>> [part.name for part in selected(["burgers-512"])][:2]
     ['burgers-512/diffusion', 'burgers-512/default']
     """
-    chosen: dict[str, Part] = {}
+    chosen: dict[str, AnyPart] = {}
     for name in names:
-        found = {part.name: part for part in PARTS.values() if name in _names(part)}
+        found = {part.name: part for part in ALL.values() if name in part.names}
         if not found:
-            close = get_close_matches(name, {each for part in PARTS.values() for each in _names(part)}, 1)
+            close = get_close_matches(name, {each for part in ALL.values() for each in part.names}, 1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise UserError(f"the bench has no part {name!r}; {hint}`pdno bench --list` shows all parts")
         chosen |= found
-    return list(chosen.values()) if chosen else list(PARTS.values())
-
-
-def _names(part: Part) -> tuple[str, ...]:
-    return part.name, part.setting.name, part.setting.test, part.method.name
+    return list(chosen.values()) if chosen else list(ALL.values())
 
 
 def run(
@@ -66,39 +92,31 @@ def run(
     """
     size = scale_of(scale).within(minutes)
     parts = selected(names)
+    for part in parts if again else ():
+        if _path(part, size, out).exists():  # all first, as claims share models
+            part.forget(out / size.name)
     for number, part in enumerate(parts, start=1):
         path = _path(part, size, out)
         if path.exists() and not again:
             tell(f"[{number}/{len(parts)}] {part.name}: {path} exists")
             continue
         tell(f"[{number}/{len(parts)}] {part.name}")
-        if path.exists():
-            rmtree(part.run_folder(out / size.name), ignore_errors=True)
         rows = part.run(size, out / size.name, **engine)
         path.parent.mkdir(parents=True, exist_ok=True)
         results.write(path, rows, machine=results.machine())
-        tell(f"    {_summary(rows)}")
+        tell(f"    {part.summary(rows)}")
 
 
-def _path(part: Part, scale: Scale, out: Path) -> Path:
-    return out / scale.name / "results" / part.file
-
-
-def _summary(rows: list[dict[str, Any]]) -> str:
-    values = {row["metric"]: row["value"] for row in rows}
-    return ", ".join(f"{name} {values[name]:.3g}" for name in ("mrle", "mean_std", "crps") if values.get(name) is not None)
+def _path(part: AnyPart, scale: Scale, out: Path) -> Path:
+    return out / scale.name / "results" / file_name(part.name)
 
 
 def listing(scale: str, out: Path) -> list[str]:
-    """Return a table of all parts: whether each was run, and its MRLE beside that of the paper."""
+    """Return a table of all parts: whether each was run, its MRLE beside that of the paper, and whether claims hold."""
     size = scale_of(scale)
     lines = [f"{'part':<44} {'MRLE':>9} {'paper':>9} {'minutes':>8}"]
-    for part in PARTS.values():
+    for part in ALL.values():
         path = _path(part, size, out)
-        rows = {row["metric"]: row for row in results.read(path)["rows"]} if path.exists() else {}
-        setting = part.setting
-        paper = results.paper(setting.test, setting.grid, setting.noise, "mrle", part.method.name)
-        mrle = f"{rows['mrle']['value']:.2g}" if "mrle" in rows else "not run"
-        minutes = f"{rows['mrle']['train_seconds'] / 60:.1f}" if "mrle" in rows else ""
-        lines.append(f"{part.name:<44} {mrle:>9} {'' if paper is None else f'{paper:.4f}':>9} {minutes:>8}")
+        rows = results.read(path)["rows"] if path.exists() else []
+        lines.append(f"{part.name:<44} {part.listed(rows)}")
     return lines

@@ -1,24 +1,20 @@
 """A part of the bench: one method on one experiment of the paper, trained and evaluated, with its rows of results."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from time import perf_counter
 from typing import Any
 
-from ..data.generate import generate
-from ..data.open import open as open_data
 from ..data.pairs import Dataset
-from ..equation import EQUATIONS
 from ..equation.base import Equation
 from ..evaluation.scoring import evaluate
-from ..learning.resume import session_seconds
 from ..model.paper import FNO_TESTS, SETTINGS, Setting
-from ..model.saving import load
-from ..model.surrogate import Surrogate
 from ..run import results
 from .methods import METHODS, Method
 from .scale import Scale
+from .training import data_of, equation_of, file_name, trained
 
 __all__ = ["PARTS", "Part"]
 
@@ -45,21 +41,24 @@ class Part:
     @property
     def file(self) -> str:
         """Name of its file of results."""
-        return f"{self.name.replace('/', '-').replace(':', '-')}.json"
+        return file_name(self.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that select it: part, experiment, test and method."""
+        return self.name, self.setting.name, self.setting.test, self.method.name
 
     def equation(self, scale: Scale) -> Equation:
         """Return the equation on the grid of a scale."""
-        make: Callable[..., Equation] = EQUATIONS[self.setting.test]
-        return make(points=scale.grid_points(self.setting))
+        return equation_of(self.setting, scale)
 
     def data(self, scale: Scale, folder: Path) -> Dataset:
-        """Return the pairs, generated into the folder once for all methods."""
-        s = self.setting
-        path = folder / "data" / f"{s.name.replace(':', '-')}.zarr"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            generate(self.equation(scale), scale.train(s), scale.inputs(s), s.noise, out=path)
-        return open_data(path)
+        """Return the pairs of its experiment."""
+        return data_of(self.setting, scale, folder)
+
+    def forget(self, folder: Path) -> None:
+        """Remove its model."""
+        rmtree(self.run_folder(folder), ignore_errors=True)
 
     def run_folder(self, folder: Path) -> Path:
         """Return the folder of its model."""
@@ -73,15 +72,17 @@ class Part:
             folder: for data, runs and results; an interrupted training resumes.
             engine: device, devices and precision.
         """
-        split = self.data(scale, folder).split(self.method.holds_out, 0.0)
-        model, seconds = self._trained(split, scale, self.run_folder(folder), engine)
+        eq, split = self.equation(scale), self.data(scale, folder).split(self.method.holds_out, 0.0)
+        log: dict[str, Any] = {"log_error": scale.log_error, "log_pairs": split.test} if self.method.logs_error else {}
+        make = partial(self.method.make, self.setting, eq, scale)
+        model, seconds = trained(make, split, self.run_folder(folder), {**log, **engine})
         begin, members = perf_counter(), 2 if model.fitted.residual.deterministic else scale.members(self.setting)
         e = evaluate(model, split, members=members, calibrate=0)
         noise = self.setting.noise
         row = {
             "test": self.setting.test,
             "method": self.label(scale),
-            "grid": str(self.equation(scale).grid),
+            "grid": str(eq.grid),
             "train": len(split.train),
             "noise": noise,
             "members": members,
@@ -117,21 +118,19 @@ class Part:
             return "pdno-paper" if scale.name == "paper" else "pdno-paper-short"
         return "pdno" if self.method.name == "diffusion" else self.method.name
 
-    def _trained(self, split: Dataset, scale: Scale, run: Path, engine: dict[str, Any]) -> tuple[Surrogate, float]:
-        """Return the model and its training time."""
-        path = run / "model.safetensors"
-        if path.exists():
-            model = load(path)
-            return model, float(model.provenance["seconds"])
-        model = self.method.make(self.setting, self.equation(scale), scale)
-        log: dict[str, Any] = {"log_error": scale.log_error, "log_pairs": split.test} if self.method.logs_error else {}
-        begin = perf_counter()
-        run.mkdir(parents=True, exist_ok=True)
-        model.learn(split.train, split.validation, run=run, **log, **engine)
-        seconds = max(perf_counter() - begin, sum(session_seconds(run)))
-        model.annotate(seconds=seconds)
-        model.save(path)
-        return model, seconds
+    def listed(self, rows: list[dict[str, Any]]) -> str:
+        """Return MRLE, that of the paper, and minutes of training, as columns of a list."""
+        found = {row["metric"]: row for row in rows}
+        paper = results.paper(self.setting.test, self.setting.grid, self.setting.noise, "mrle", self.method.name)
+        mrle = f"{found['mrle']['value']:.2g}" if "mrle" in found else "not run"
+        minutes = f"{found['mrle']['train_seconds'] / 60:.1f}" if "mrle" in found else ""
+        return f"{mrle:>9} {'' if paper is None else f'{paper:.4f}':>9} {minutes:>8}"
+
+    def summary(self, rows: list[dict[str, Any]]) -> str:
+        """Return its main scores in a line."""
+        values = {row["metric"]: row["value"] for row in rows}
+        shown = [name for name in ("mrle", "mean_std", "crps") if values.get(name) is not None]
+        return ", ".join(f"{name} {values[name]:.3g}" for name in shown)
 
 
 def _parts() -> list[Part]:

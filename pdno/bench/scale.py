@@ -29,6 +29,8 @@ class Scale:
         most_members: of each test input, at most.
         figure_members: of an input of a figure, at most.
         log_error: epochs between two errors that diffusions log during training.
+        claim_updates: training steps of each network of a claim.
+        claim_inputs: test inputs of a claim, at most.
         points: of each axis by test; None for those of the setting.
         base: channels of the paper's network; None for those of the paper.
         n_steps: of the diffusion, N.
@@ -44,6 +46,8 @@ class Scale:
     most_members: int
     figure_members: int
     log_error: float
+    claim_updates: int
+    claim_inputs: int
     points: dict[str, int] | None = None
     base: int | None = None
     n_steps: int = 100
@@ -96,9 +100,9 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale("smoke", 1.0, 1.0, 0.5, 64, 2, FEWEST_MEMBERS, 50, 5, SMOKE_POINTS, SMOKE_BASE, SMOKE_STEPS),
-    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 1000, 1),
-    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 10_000, 20),
+    "smoke": Scale("smoke", 1.0, 1.0, 0.5, 64, 2, FEWEST_MEMBERS, 50, 5, 2, 4, SMOKE_POINTS, SMOKE_BASE, SMOKE_STEPS),
+    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 1000, 1, 600, 16),
+    "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 10_000, 20, 200_000, 100),
 }
 
 

@@ -52,7 +52,7 @@ class GridNetwork(nn.Module, ABC):
         in_channels: channels of a, plus those of v with time=True.
         out_channels: channels of the output.
         time: whether the network depends on the step n.
-        flags: settings of a subclass that are True or False.
+        choices: settings of a subclass that are True, False or names.
         sizes: settings of a subclass that are positive whole numbers, or lists of them.
     """
 
@@ -62,7 +62,7 @@ class GridNetwork(nn.Module, ABC):
         in_channels: int,
         out_channels: int,
         time: bool,
-        flags: Mapping[str, bool] | None = None,
+        choices: Mapping[str, bool | str] | None = None,
         **sizes: int | list[int],
     ) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class GridNetwork(nn.Module, ABC):
             if not (numbers and all(isinstance(number, int) and number > 0 for number in numbers)):
                 raise UserError(f"{name} = {value!r}: a network needs whole numbers of at least 1")
         self.dim, self.in_channels, self.time = dim, in_channels, time
-        self.settings: dict[str, Any] = {**shared, "time": time, **sizes, **(flags or {})}
+        self.settings: dict[str, Any] = {**shared, "time": time, **sizes, **(choices or {})}
 
     def forward(self, *inputs: Any) -> Tensor:
         """Return F_θ(n, v, a), or s_θ(a) with time=False.

@@ -52,8 +52,8 @@ class Spectral(GridNetwork):
         layers: int = 4,
         coordinates: bool = False,
     ) -> None:
-        flags, sizes = {"coordinates": coordinates}, {"modes": modes, "width": width, "layers": layers}
-        super().__init__(dim, in_channels, out_channels, time, flags, **sizes)
+        choices, sizes = {"coordinates": coordinates}, {"modes": modes, "width": width, "layers": layers}
+        super().__init__(dim, in_channels, out_channels, time, choices, **sizes)
         if dim != 1:
             raise UserError(f"dim = {dim}: the spectral network works in one dimension; use an FNO")
         self.modes, self.coordinates = modes, coordinates

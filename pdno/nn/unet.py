@@ -6,23 +6,27 @@
     up:       (ResBlock, ResBlock + linear attention, twice the grid) × levels
     output:   conv1(ResBlock(…, r))
 
-Each ResBlock of the upward path is also given the output of its counterpart of the downward path. Grids whose sides are not
-multiples of 2^(levels−1) are padded at the far end with the last value, and the output is cropped.
+The attention layers are optional: `attention="middle"` has the one in the middle alone, "none" has none of them. Each ResBlock
+of the upward path is also given the output of its counterpart of the downward path. Grids whose sides are not multiples of
+2^(levels−1) are padded at the far end with the last value, and the output is cropped.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, nearest
 from .attention import Attention, LinearAttention
 from .base import GridNetwork
 from .layers import GROUPS, Conv, ResBlock, crop, pointwise, sinusoid
 
 __all__ = ["UNet"]
+
+Layers = Literal["all", "middle", "none"]
 
 
 class UNet(GridNetwork):
@@ -35,6 +39,8 @@ class UNet(GridNetwork):
         out_channels: channels of the output.
         multipliers: level i ends with multipliers[i]·b channels.
         time: whether the network depends on the step n.
+        attention: "all" for linear attention at every level and full attention in the middle, as the paper's numbers of
+            parameters imply; "middle" for the latter alone, as its text says; "none".
 
     Good values: base=64 (2-D) and 32 (1-D) in the paper; base=32 for a 64² grid on a few CPU cores.
 
@@ -52,21 +58,29 @@ class UNet(GridNetwork):
         out_channels: int = 1,
         multipliers: Sequence[int] = (1, 2, 4, 8),
         time: bool = True,
+        attention: Layers = "all",
     ) -> None:
-        super().__init__(dim, in_channels, out_channels, time, base=base, multipliers=list(multipliers))
+        choices = {"attention": attention}
+        super().__init__(dim, in_channels, out_channels, time, choices, base=base, multipliers=list(multipliers))
         if dim not in (1, 2):
             raise UserError(f"dim = {dim}: the UNet works in one or two dimensions; use an FNO")
         if base % GROUPS:
             raise UserError(f"base = {base}: the UNet normalises channels in {GROUPS} groups; choose a multiple of {GROUPS}")
+        if attention not in get_args(Layers):
+            raise UserError(f"attention = {attention!r} is unknown; {nearest(str(attention), get_args(Layers))}")
         self.base, self.factor = base, 2 ** (len(multipliers) - 1)
         widths = [base, *(base * m for m in multipliers)]
         pairs = list(pairwise(widths))
-        t = 4 * base if time else None
+        t, linear = 4 * base if time else None, attention == "all"
         self.input = Conv(dim, in_channels, base, 7)
         self.embed = nn.Sequential(nn.Linear(base, 4 * base), nn.GELU(), nn.Linear(4 * base, 4 * base)) if time else None
-        self.down = nn.ModuleList(_Down(dim, i, o, t, last=place == len(pairs)) for place, (i, o) in enumerate(pairs, 1))
-        self.middle = _Middle(dim, widths[-1], t)
-        self.up = nn.ModuleList(_Up(dim, i, o, t, last=place == 0) for place, (i, o) in reversed(list(enumerate(pairs))))
+        self.down = nn.ModuleList(
+            _Down(dim, i, o, t, linear, last=place == len(pairs)) for place, (i, o) in enumerate(pairs, 1)
+        )
+        self.middle = _Middle(dim, widths[-1], t, attention != "none")
+        self.up = nn.ModuleList(
+            _Up(dim, i, o, t, linear, last=place == 0) for place, (i, o) in reversed(list(enumerate(pairs)))
+        )
         self.final = _Final(dim, base, out_channels, t)
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
@@ -100,10 +114,10 @@ class UNet(GridNetwork):
 class _Down(nn.Module):
     """(batch, i, h, w) → (batch, o, h/2, w/2), with two tensors pushed to the stack. The last level keeps the grid."""
 
-    def __init__(self, dim: int, i: int, o: int, time: int | None, last: bool) -> None:
+    def __init__(self, dim: int, i: int, o: int, time: int | None, attention: bool, last: bool) -> None:
         super().__init__()
         self.first, self.second = ResBlock(dim, i, i, time), ResBlock(dim, i, i, time)
-        self.attention = LinearAttention(dim, i)
+        self.attention = LinearAttention(dim, i) if attention else nn.Identity()
         half = Conv(1, i, o, 4, stride=2) if dim == 1 else Conv(2, i, o, 2, stride=2)  # 2-D: 1×1 on space-to-depth
         self.resize = Conv(dim, i, o, 3) if last else half
 
@@ -117,10 +131,10 @@ class _Down(nn.Module):
 class _Middle(nn.Module):
     """ResBlock, attention, ResBlock on the coarsest grid."""
 
-    def __init__(self, dim: int, channels: int, time: int | None) -> None:
+    def __init__(self, dim: int, channels: int, time: int | None, attention: bool) -> None:
         super().__init__()
         self.first, self.second = ResBlock(dim, channels, channels, time), ResBlock(dim, channels, channels, time)
-        self.attention = Attention(channels)
+        self.attention = Attention(channels) if attention else nn.Identity()
 
     def forward(self, x: Tensor, t: Tensor | None) -> Tensor:
         y: Tensor = self.second(self.attention(self.first(x, t)), t)
@@ -130,10 +144,10 @@ class _Middle(nn.Module):
 class _Up(nn.Module):
     """(batch, o, h, w) and two tensors popped from the stack → (batch, i, 2h, 2w). The last level keeps the grid."""
 
-    def __init__(self, dim: int, i: int, o: int, time: int | None, last: bool) -> None:
+    def __init__(self, dim: int, i: int, o: int, time: int | None, attention: bool, last: bool) -> None:
         super().__init__()
         self.first, self.second = ResBlock(dim, o + i, o, time), ResBlock(dim, o + i, o, time)
-        self.attention = LinearAttention(dim, o)
+        self.attention = LinearAttention(dim, o) if attention else nn.Identity()
         self.scale = None if last else (1.0, 2.0) if dim == 1 else (2.0, 2.0)
         self.resize = Conv(dim, o, i, 3)
 

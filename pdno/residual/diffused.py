@@ -380,11 +380,10 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
             sampler: the function, if the sampler is one of your own.
         """
         settings, saved = state.settings, state.parts["network"]
-        reverse = Reverse.from_json(settings["reverse"], sampler)
         new = cls(
             saved.settings["network"] if network is None else network,
             Diffusion.from_json(settings["diffusion"]),
-            reverse,
+            Reverse.from_json(settings["reverse"], sampler),
             spread=Spread.from_state(state.parts["spread"]),
             normalise=settings["normalise"],
             training=Training(**settings["training"]),
@@ -394,7 +393,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         new.auto_steps, new.error = int(settings["auto_steps"]), state.arrays.get("error")
         new.place, own = state.arrays.get("place"), state.arrays.get("own")
         new.own = None if own is None else OwnError(*own)
-        if reverse.variance == "analytic" and new.error is None:
+        if new.reverse.variance == "analytic" and new.error is None:
             raise UserError("the denoising error of the diffusion is missing; save the model again")
         new.networks = (NetworkOnPairs.from_state(saved, True, network),)
         new.std = new.spread.std if new.spread.is_homoscedastic else None

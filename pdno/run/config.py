@@ -83,11 +83,12 @@ class ModelSection(Section):
 
 
 class NetworkSection(Section):
-    """Kind and settings of the network, as in `pdno.nn.build`; None for the network's own default."""
+    """Kind and settings of the network, as in `pdno.nn.build`; None or "default" for the network's own default."""
 
     kind: Literal["auto", "unet", "fno", "slim", "spectral", "local", "zero"] = "auto"
     base: int | None = None
     multipliers: list[int] | None = None
+    attention: Literal["default", "all", "middle", "none"] = "default"
     modes: int | None = None
     width: int | None = None
     widths: list[int] | None = None
@@ -95,6 +96,11 @@ class NetworkSection(Section):
     patch: int | None = None
     layers: int | None = None
     coordinates: bool | None = None
+
+    @field_validator("attention", mode="before")
+    @classmethod
+    def _named_none(cls, name: Any) -> Any:
+        return "none" if name is None else name  # the value that `--set network.attention=none` gives
 
 
 class DiffusionSection(Section):
@@ -262,7 +268,7 @@ class Config(Section):
 
     def build(self) -> Surrogate:
         """Return an untrained model with these settings."""
-        network: Any = {key: value for key, value in self.network.model_dump().items() if value is not None}
+        network: Any = {key: value for key, value in self.network.model_dump().items() if value not in (None, "default")}
         m, training = self.model, None if self.training == Training() else self.training
         shared: dict[str, Any] = {
             "symmetries": () if m.symmetries == "auto" else m.symmetries,

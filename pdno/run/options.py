@@ -188,6 +188,7 @@ Examples:
   pdno bench advection-256 --scale cpu
   pdno bench darcy-64/diffusion burgers-512/diffusion
   pdno bench --figures --scale cpu
+  pdno bench claims/attention --scale cpu
 """
 REPORT_EXAMPLES = """\b
 Examples:

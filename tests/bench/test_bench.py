@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pdno import UserError
-from pdno.bench import PARTS, listing, run, selected
+from pdno.bench import CLAIMS, PARTS, listing, run, selected
 from pdno.bench.scale import FIRST_GRIDS, SCALES
 from pdno.model.paper import SETTINGS
 
@@ -20,7 +20,7 @@ def test_every_experiment_has_every_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("darcy-64/diffusion", 1), ("darcy-64", 6), ("burgers", 18), ("kernel", 18), ("fno", 15)]
+    ("name", "count"), [("darcy-64/diffusion", 1), ("darcy-64", 6), ("burgers", 18), ("kernel", 18), ("fno", 15), ("claims", 6)]
 )
 def test_parts_are_selected_by_part_experiment_test_or_method(name, count) -> None:
     assert len(selected([name])) == count
@@ -32,7 +32,7 @@ def test_unknown_parts_and_scales_are_refused(tmp_path) -> None:
         selected(["darci"])
     with pytest.raises(UserError, match=r"--scale gpu is unknown"):
         run([LINEAR], "gpu", tmp_path, tell=print)
-    assert len(selected([])) == len(PARTS)
+    assert len(selected([])) == len(PARTS) + len(CLAIMS)
 
 
 def test_sizes_of_the_paper_are_those_of_its_tables() -> None:
@@ -62,10 +62,10 @@ def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
     run([LINEAR], "smoke", tmp_path, again=True, tell=told.append)
     assert model.stat().st_mtime_ns > before  # trained again
     lines = listing("smoke", tmp_path)
-    assert len(lines) == 1 + len(PARTS)
+    assert len(lines) == 1 + len(PARTS) + len(CLAIMS)
     (mine,) = (line for line in lines if line.startswith(LINEAR + " "))
     assert f"{row['value']:.2g}" in mine
-    assert sum("not run" in line for line in lines) == len(PARTS) - 1
+    assert sum("not run" in line for line in lines) == len(PARTS) + len(CLAIMS) - 1
     assert max(map(len, lines)) <= 80
 
 

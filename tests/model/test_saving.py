@@ -218,3 +218,14 @@ def test_annotations_are_saved(data, tmp_path) -> None:
     model.annotate(source="mine.npz")
     model.save(tmp_path / "m.safetensors")
     assert pdno.load(tmp_path / "m.safetensors").provenance == {**model.provenance, "source": "mine.npz"}
+
+
+@pytest.mark.parametrize("attention", ["middle", "none"])
+def test_a_network_without_attention_is_restored(attention, tmp_path) -> None:
+    data = pdno.generate(pdno.equation.Elliptic1D(points=16), train=20)
+    network = {"kind": "unet", "base": 8, "attention": attention}
+    model = pdno.PDNO(network, mean=None, variance="gaussian", steps=2, training=Training(updates=1))
+    model.fit(data.train.a, data.train.u, seed=0).save(tmp_path / "model.safetensors")
+    restored = pdno.load(tmp_path / "model.safetensors")
+    assert restored.parameters == model.parameters
+    assert np.array_equal(*(each.sample(data.train.a[:2], members=2, seed=0) for each in (model, restored)))

@@ -50,6 +50,30 @@ def test_parameters_of_smaller_networks(settings, parameters) -> None:
         assert count(UNet(**settings)) == parameters
 
 
+@pytest.mark.parametrize(("dim", "base", "all_layers"), [(1, 32, 3_980_129), (2, 64, 35_707_841), (1, 16, 1_127_345)])
+def test_attention_is_optional(dim, base, all_layers) -> None:
+    """A layer on c channels has 384 c weights of q, k, v, 129 c of the output, and one or two norms of c.
+
+    Linear attention is on b, b, 2b, 4b channels downwards and on 8b, 4b, 2b, b upwards; full attention on 8b.
+    """
+    linear, full = (384 + 129 + 2) * 23 * base, (384 + 129 + 1) * 8 * base
+    with torch.device("meta"):
+        counts = {name: count(UNet(dim, base, attention=name)) for name in ("all", "middle", "none")}
+    assert counts == {"all": all_layers, "middle": all_layers - linear, "none": all_layers - linear - full}
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize(("attention", "shared"), [("middle", ["middle.attention"]), ("none", [])])
+def test_the_rest_of_the_network_does_not_depend_on_attention(dim, attention, shared) -> None:
+    """Its weights are those of the whole network by name, and its output is finite on any grid."""
+    net, whole = UNet(dim, base=8, attention=attention), UNet(dim, base=8)
+    names = [name for name in whole.state_dict() if ".attention." not in name or any(name.startswith(x) for x in shared)]
+    assert list(net.state_dict()) == names
+    y = net(torch.tensor([1, 100]), *fields(2, 1, *(19,) * dim))
+    assert y.shape == (2, 1, *(19,) * dim)
+    assert y.isfinite().all()
+
+
 @pytest.mark.parametrize(("dim", "grid"), [(1, (96,)), (1, (16,)), (2, (24, 40)), (2, (8, 8))])
 def test_outputs_and_gradients_are_those_of_the_plain_implementation(dim, grid) -> None:
     """Outputs and gradients of all parameters, in double precision; the grids cover both branches of the linear attention."""
@@ -111,6 +135,7 @@ def test_other_depths(multipliers) -> None:
         (lambda: UNet(2, base=8, multipliers=()), r"multipliers = \[\]"),
         (lambda: UNet(2, base=8.0), r"base = 8\.0.*whole numbers"),
         (lambda: UNet(2, base=8, out_channels=0), "out_channels = 0"),
+        (lambda: UNet(2, base=8, attention="linear"), "attention = 'linear' is unknown"),
     ],
 )
 def test_impossible_networks_are_refused(make, message) -> None:

@@ -44,6 +44,8 @@ def test_auto_builds_the_default_model_and_fno_the_baseline() -> None:
     assert (built.mean_model, built.diffusion.target) == ("auto", "v")
     assert isinstance(Config.preset("fno").build(), FNO)
     assert Config.preset("auto").with_set(["model.kind=fno"]).build().network == {"kind": "fno"}
+    unet = Config.preset("auto").with_set(["network.kind=unet", "network.attention=none"])
+    assert unet.build().network == {"kind": "unet", "attention": "none"}
     assert Config.preset("auto").with_set(["model.mean=none"]).build().settings() == PDNO(mean=None).settings()
 
 
