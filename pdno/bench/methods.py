@@ -60,7 +60,7 @@ def _small_network(test: str, eq: Equation) -> tuple[str | dict[str, Any], Train
     half of the domain, a diagonal operation in Fourier modes, of which a jump has all.
     """
     if test == "burgers":
-        return "spectral", replace(RECIPE, batch=32, ema=0.99, weight_decay=0.0)
+        return {"kind": "spectral", "width": 40}, replace(RECIPE, batch=16, rate=3e-3, ema=0.998, weight_decay=0.0)
     if test == "advection":
         (points,) = eq.grid.shape
         return {"kind": "local", "modes": points, "width": 24, "layers": 3, "periodic": [True]}, replace(RECIPE, batch=32)
