@@ -24,30 +24,37 @@ def neighbour_correlation(residual: Array, mask: Array | None = None) -> float:
         residual: (sample, channel, *grid); channels have equal weights.
         mask: True where it is observed.
     """
-    r = residual if mask is None else np.where(mask, residual, 0.0)
-    size = np.sqrt(np.mean(r**2, axis=(0, *range(2, r.ndim)), keepdims=True))
-    r = np.divide(r, size, out=np.zeros(r.shape), where=size > 0)
-    power = float(np.mean(r**2))
-    if power == 0:
-        return 0.0
-    axes = range(2, r.ndim)
-    near = [np.mean(np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)) for k in axes if r.shape[k] > 1]
-    return float(max(near, key=abs) / power) if near else 1.0
+    return _largest_correlation(residual, mask)[0]
 
 
 def is_uncorrelated(residual: Array, mask: Array | None = None) -> bool:
     """Test whether neighbouring nodes are uncorrelated, as far as so many values can show.
 
-    The correlation of N values of white noise has the standard error 1/√N. That of a mean with a smooth error beside white
-    noise is the share of the error in the variance: with many values, a few thousandths are significant, and worth removing.
+    The correlation of N values of white noise has the standard error 1/√N, and a larger one if sizes of fields or places
+    differ. That of a mean with a smooth error beside white noise is the share of the error in the variance: with many values, a
+    few thousandths are significant, and worth removing.
 
     Args:
         residual: (sample, channel, *grid).
         mask: True where it is observed.
     """
-    count = residual.size if mask is None else int(mask.sum())
-    threshold = np.clip(CORRELATION_SIGMAS / np.sqrt(max(count, 1)), NEGLIGIBLE, WHITE)
-    return bool(abs(neighbour_correlation(residual, mask)) < threshold)
+    correlation, stderr = _largest_correlation(residual, mask)
+    return abs(correlation) < float(np.clip(CORRELATION_SIGMAS * stderr, NEGLIGIBLE, WHITE))
+
+
+def _largest_correlation(residual: Array, mask: Array | None) -> tuple[float, float]:
+    """Return the correlation of neighbouring nodes along the axis where it is largest, and its error for white noise."""
+    r = residual if mask is None else np.where(mask, residual, 0.0)
+    size = np.sqrt(np.mean(r**2, axis=(0, *range(2, r.ndim)), keepdims=True))
+    r = np.divide(r, size, out=np.zeros(r.shape), where=size > 0)
+    power = float(np.mean(r**2))
+    if power == 0:
+        return 0.0, 0.0
+    found = []
+    for k in (k for k in range(2, r.ndim) if r.shape[k] > 1):
+        products = np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)
+        found.append((float(products.mean()) / power, float(np.sqrt(np.mean(products**2) / products.size)) / power))
+    return max(found, key=lambda each: abs(each[0])) if found else (1.0, 0.0)
 
 
 def depends_on_input(residual: Array, pairs: Pairs, bins: int = BINS) -> bool:

@@ -46,7 +46,7 @@ SCREENING = 0.35  # of the time, for screening all networks
 NETWORK_GAIN = 0.01  # of statistics with a network over linear ones, at least
 LINEAR_SHARE = 0.05  # of the remaining time, for linear statistics that were not screened
 CROSS_SHARE = 0.08  # of the remaining time, for scoring laws on training pairs by folds
-CROSS_SECONDS = 15.0  # at least, for this
+CROSS_SECONDS = 20.0  # at least, for this
 MOST_CROSS_SHARE = 0.6  # of the remaining time, if that is less
 SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
@@ -269,7 +269,7 @@ class LawSelection:
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 if share.left() == 0:
                     return
-                copy = deepcopy(law).learn(train[kept], None, self.terms)
+                copy = deepcopy(law).learn(train[kept], None, share)
                 scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from .._typing import Array
 from ..data.support import Support
 
 __all__ = ["Link"]
 
+FAR = 1400.0  # square of a number of standard deviations beyond which a density is 0
+TINY = 1e-300
 ROUNDING = 1e-9  # distance to a bound, in units of c, that counts as none
 
 
@@ -54,6 +57,17 @@ class Link:
         """Return z = h⁻¹(u), at the limit where u is at a bound."""
         return self._each(u, _latent)
 
+    def expectation(self, mean: Array, std: Array) -> Array:
+        """Return E h(z) for z ~ N(mean, std²) at each node, (…, channel, *grid) both.
+
+        E max(z, 0)^p = I_p with I_0 = Φ, I_1 = mean Φ + std φ, I_p = mean I_{p−1} + (p − 1) std² I_{p−2}.
+        """
+        out, std = np.empty(mean.shape), np.broadcast_to(std, mean.shape)
+        for c, (bounds, unit) in enumerate(zip(self.bounds, self.unit, strict=True)):
+            low, high = bounds
+            out[:, c] = _expected(mean[:, c], std[:, c], low, high, unit, self.power)
+        return out
+
     def clipped(self, u: Array) -> Array:
         """Return outputs within the bounds."""
         low, high = (bound.reshape(-1, *(1,) * (u.ndim - 2)) for bound in self.bounds.T)
@@ -86,6 +100,23 @@ def _output(z: Array, low: float, high: float, unit: float, power: int) -> Array
     if np.isfinite(low):
         return low + unit * np.maximum(z, 0.0) ** power
     return high - unit * np.maximum(-z, 0.0) ** power if np.isfinite(high) else unit * z
+
+
+def _expected(mean: Array, std: Array, low: float, high: float, unit: float, power: int) -> Array:
+    if np.isfinite(low) and np.isfinite(high):
+        return low + unit * (_positive_part(mean, std, 1) - _positive_part(mean - 1, std, 1))
+    if np.isfinite(low):
+        return low + unit * _positive_part(mean, std, power)
+    return high - unit * _positive_part(-mean, std, power) if np.isfinite(high) else unit * mean
+
+
+def _positive_part(mean: Array, std: Array, power: int) -> Array:
+    """Return E max(z, 0)^p for z ~ N(mean, std²)."""
+    t = mean / np.maximum(std, TINY)
+    before, now = ndtr(t), mean * ndtr(t) + std * np.exp(-0.5 * np.minimum(t**2, FAR)) / np.sqrt(2 * np.pi)
+    for p in range(2, power + 1):
+        before, now = now, mean * now + (p - 1) * std**2 * before
+    return np.asarray(np.maximum(now, 0.0))
 
 
 def _latent(u: Array, low: float, high: float, unit: float, power: int) -> Array:

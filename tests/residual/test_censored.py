@@ -1,5 +1,7 @@
 """Outputs at a bound: regression, noise and power of a censored Gaussian field are recovered."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,8 @@ def trained() -> Censored:
 def test_power_regression_and_noise_are_recovered(trained) -> None:
     """c^(1/p) z is the latent field: the regression is a, and the noise has the standard deviation ½."""
     new = residuals_of(*problem(200, 1))
-    assert trained.power == 2
+    assert trained.power is None
+    assert trained.latent.link.power == 2
     link, size = trained.latent.link, np.sqrt(trained.latent.link.unit[0])
     inner = trained._inner(new.inputs)
     assert size * np.sqrt(np.mean((inner.mean - new.inputs.a / size) ** 2)) < 0.15  # error of the regression
@@ -70,6 +73,41 @@ def test_the_expectation_is_the_mean_of_members(trained) -> None:
     drawn = members(trained, new, 2000)
     stderr = drawn.std(axis=0) / np.sqrt(2000)
     assert (np.abs(drawn.mean(axis=0) - new.inputs.mean - trained.expectation(new.inputs)) < 5 * stderr + 2e-3).all()
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("bounds", [(0.0, np.inf), (-np.inf, 1.0), (0.0, 1.0)])
+def test_expectations_are_integrals(power, bounds) -> None:
+    """Also where nearly all of the distribution is beyond the bound."""
+    link = Link(np.array([bounds]), np.array([1.0]), power)
+    node, weight = np.polynomial.legendre.leggauss(4000)
+    for mean in (-3.0, -1.0, 0.4, 2.0):
+        z = mean + 9 * node
+        density = np.exp(-0.5 * (9 * node) ** 2) / np.sqrt(2 * np.pi)
+        exact = 9 * float((weight * density * link(z[None, None])[0, 0]).sum())
+        assert link.expectation(np.full((1, 1, 1), mean), np.ones((1, 1, 1)))[0, 0, 0] == pytest.approx(exact, rel=1e-4)
+
+
+def test_units_of_inputs_do_not_matter() -> None:
+    """A second channel of inputs, which is irrelevant, in units of 1 and of 10⁻⁴."""
+    (a, u), (a_new, u_new), rng = problem(100, 0), problem(100, 1), np.random.default_rng(5)
+    other, other_new = rng.standard_normal((2, 100, 1, NODES))
+    scores = []
+    for unit in (1.0, 1e4):
+        data, new = ((np.concatenate([x, unit * y], axis=1), out) for x, y, out in ((a, other, u), (a_new, other_new, u_new)))
+        law = Censored(2).learn(residuals_of(*data), None, Terms())
+        scores.append(law.score(residuals_of(*new), 20).mean())
+    assert scores[1] == pytest.approx(scores[0], rel=0.05)
+
+
+def test_the_spread_is_that_of_enlarged_residuals() -> None:
+    """Residuals of an in-sample mean, enlarged by two, have latent residuals that are enlarged by two."""
+    data = residuals_of(*problem(PAIRS, 0))
+    stds = [
+        float(np.mean(Censored(2).learn(replace(data, values=k * data.values), None, Terms()).latent.noise.spread.std))
+        for k in (1, 2)
+    ]
+    assert stds[1] == pytest.approx(2 * stds[0], rel=0.1)
 
 
 def test_an_upper_bound_is_treated_alike(trained) -> None:
