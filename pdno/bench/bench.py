@@ -92,6 +92,8 @@ def run(
     """
     size = scale_of(scale).within(minutes)
     parts = selected(names)
+    if minutes is not None and any(part.name in CLAIMS for part in parts):
+        raise UserError(f"--minutes {minutes:g}: claims train for a number of updates; name other parts, or omit --minutes")
     for part in parts if again else ():
         if _path(part, size, out).exists():  # all first, as claims share models
             part.forget(out / size.name)

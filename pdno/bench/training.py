@@ -50,7 +50,7 @@ def trained(make: Callable[[], Surrogate], split: Dataset, run: Path, engine: di
     """
     path = run / "model.safetensors"
     if path.exists():
-        model = load(path)
+        model = load(path, device=engine.get("device", "cpu"))
         return model, float(model.provenance["seconds"])
     model, begin = make(), perf_counter()
     run.mkdir(parents=True, exist_ok=True)

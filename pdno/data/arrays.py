@@ -11,6 +11,7 @@ from .selection import CHANNEL, SAMPLE, Selection
 
 __all__ = ["arranged", "check_finite", "check_real"]
 
+PARAMETER = "parameter"  # axis of scalars
 ROWS = 256  # samples that are checked at a time, so that arrays mapped from files are never read as a whole
 
 Dims = tuple[str, ...] | None
@@ -25,8 +26,8 @@ def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | No
     Raises:
         UserError: if arrays are not real, ambiguous, of different lengths, or NaN outside the mask.
     """
-    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3 and not dims and not _shares_axis(a, u):
-        a, scalars = None, a  # a table without names is not a field on a line
+    if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3 and not _is_field(a, dims):
+        a, scalars = None, a
     for name, values in (("a", a), ("u", u), ("scalars", scalars)):
         check_real(name, values)
     if isinstance(mask, str) and mask != "nan":
@@ -81,11 +82,11 @@ def _check_ambiguous(a: Any, u: Any, scalars: Any, dims: str | None) -> None:
         )
 
 
-def _shares_axis(a: Any, u: Any) -> bool:
-    """Return whether a and u have names, and an axis of the grid in common."""
-    if not isinstance(a, xr.DataArray) or not isinstance(u, xr.DataArray):
-        return False
-    return bool(set(a.dims) & set(u.dims) - {SAMPLE, CHANNEL})
+def _is_field(a: Any, dims: str | None) -> bool:
+    """Return whether a table (sample, number) has a name for its second axis, of a grid: it is not a table of scalars then."""
+    if isinstance(a, xr.DataArray):
+        return not set(map(str, a.dims)) <= {SAMPLE, CHANNEL, PARAMETER}
+    return dims is not None and ":" in dims
 
 
 def _samples(values: Any, dims: Dims) -> int:

@@ -122,13 +122,15 @@ class NetworkOnPairs:
             errors: pairs whose MRLE is logged if `terms` asks for it, and the function that predicts their outputs, in the
                 shape of u, with the weights that `module` has.
         """
+        engine = fabric(terms.device, terms.devices, terms.precision)
+        self.module.to(engine.device)  # before the objective, whose constants are on the device of the network
         with progress_bar("training", "steps") if terms.progress else nullcontext() as bar:
             trained: Trained = train(
                 self.module,
                 objective(pairs, "train"),
                 len(pairs),
                 training,
-                fabric(terms.device, terms.devices, terms.precision),
+                engine,
                 seed=terms.seed,
                 folder=terms.run,
                 plan=self._plan(pairs, training, terms, settings),

@@ -43,7 +43,7 @@ class Physics:
         equation: an equation of pdno with a residual that can be differentiated (`Elliptic1D`, `Darcy`, `Advection`), or a
             function residual(u, a) of torch tensors (batch, channel, *grid), in the units of the data; with scalars,
             residual(u, a, scalars). It returns a tensor whose first axis is the batch.
-        weight: λ; `math.inf` trains on the equation alone: outputs are used for normalisation and validation only.
+        weight: λ; `math.inf` trains on the equation alone: outputs are used for the normalisation only.
         inputs: further inputs, (sample, channel, *grid), at which the residual is evaluated instead of the training inputs.
         scalars: those of `inputs`, (sample, parameter).
         smoothing: s, for residuals (batch, channel, *grid); 0 for the plain norm.

@@ -105,7 +105,7 @@ def _auto(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[st
     """
     if len(grid) > 2:
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
-    if not {"base", "multipliers"} & set(settings):
+    if not {"base", "multipliers", "attention"} & set(settings):
         return "local", settings
     levels = max(1, min(4, int(math.log2(min(grid))) - 1))
     return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}

@@ -21,6 +21,7 @@ from .law import Inputs, Residuals
 
 __all__ = ["Features", "network_inputs", "network_pairs"]
 
+ROUNDING = 1e-5  # of a mode, relative to the root mean square of a, which may be in single precision
 COMPONENTS = 12  # principal components of a, and of m(a)
 FIELDS = 2000  # from which they are computed, at most
 LEADING = {1: 8, 2: 4, 3: 2}  # modes along each axis of an a of another dimension than u, by its dimension
@@ -39,7 +40,14 @@ def network_inputs(inputs: Inputs, spaces: Spaces) -> tuple[Array, Array | None]
     for axis in axes:  # the first axis of the grid becomes the last one
         modes = low_modes(axis.points, LEADING[len(axes)], axis.kind == "periodic")
         values = np.moveaxis(values, 2, -1) @ (modes.T / axis.points)
-    return inputs.mean, flattened(values, inputs.scalars)
+    return inputs.mean, flattened(_rounded(values, inputs.a), inputs.scalars)
+
+
+def _rounded(modes: Array, a: Array) -> Array:
+    """Return modes with 0 for those that are rounding errors of a: networks normalise each scalar, however small it is."""
+    axes = tuple(range(2, a.ndim))
+    size = np.sqrt(np.mean(np.square(a, dtype=np.float64), axis=axes)).reshape(*a.shape[:2], *(1,) * len(axes))
+    return np.where(np.abs(modes) > ROUNDING * size, modes, 0.0)
 
 
 def network_pairs(residuals: Residuals, spaces: Spaces, first: Array | None = None) -> Pairs:

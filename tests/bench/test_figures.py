@@ -85,6 +85,7 @@ def test_figures_show_test_pairs_and_the_mean_of_members(drawn) -> None:
 
 def test_errors_are_logged_on_test_pairs(finished) -> None:
     epochs, errors = Trained(PARTS[ERRORS], SCALES["smoke"], finished / "smoke").errors()
+    assert len(epochs) == len(errors) > 0
     assert epochs == sorted(epochs)
     assert all(0 < error < 10 for error in errors)  # of single members of a network that was trained for a second
 

@@ -58,7 +58,7 @@ def test_correlations_count_if_so_many_values_can_show_them() -> None:
 
 
 def test_white_noise_of_different_sizes_is_uncorrelated() -> None:
-    """Sizes of fields differ by factors, or are large at some nodes: 0 of 40 data sets are rejected, at four standard errors."""
+    """Sizes of fields differ by factors, or are large at some nodes: of 40 data sets none is rejected."""
     rng = np.random.default_rng(0)
     sizes = [np.exp(rng.standard_normal((100, 1, 1))), 0.05 + (np.arange(256) < 20)]
     assert all(is_uncorrelated(size * rng.standard_normal((100, 1, 256))) for size in sizes for _ in range(20))

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from pdno.residual.condition import Features
+from pdno.data.spaces import Spaces
+from pdno.mean.base import pairs_of
+from pdno.residual.condition import Features, network_inputs
 from pdno.residual.law import Inputs
 
 
@@ -30,3 +32,13 @@ def test_features_are_saved() -> None:
     some = inputs(1.0)
     features = Features.of(some)
     np.testing.assert_array_equal(Features.from_state(features.state())(some), features(some))
+
+
+def test_modes_that_are_rounding_errors_are_no_inputs() -> None:
+    """Inputs on a line with one mode, outputs on a plane: single precision changes scalars by rounding only."""
+    x = (np.arange(32) + 0.5) / 32
+    a = np.random.default_rng(0).standard_normal((20, 1, 1)) * np.cos(np.pi * x)
+    spaces = Spaces.of(pairs_of(a, np.zeros((20, 1, 8, 8))))
+    scalars = [network_inputs(Inputs(each, np.zeros((20, 1, 8, 8))), spaces)[1] for each in (a, a.astype(np.float32))]
+    assert (np.count_nonzero(scalars[0], axis=0) > 0).sum() == 1
+    np.testing.assert_allclose(scalars[1], scalars[0], rtol=1e-5)

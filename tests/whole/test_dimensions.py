@@ -111,6 +111,8 @@ def test_named_axes_and_dims_make_a_table_a_field() -> None:
     drawn = by_names.sample(names[0][:2])
     assert drawn.dims == ("member", "sample", "x", "y")
     assert small().fit(a, U[:20]).spaces.scalars == LINE  # a table without names has parameters
+    last = np.moveaxis(U[:20], 1, -1) if U.ndim == 4 else U[:20, ..., None]
+    assert small().fit(a, last, dims="sample,x,y,channel").spaces.scalars == LINE  # these are names of u alone
 
 
 def test_a_network_of_the_user_takes_inputs_on_their_own_grid() -> None:
