@@ -22,6 +22,8 @@ from .scale import Scale
 
 __all__ = ["METHODS", "Method"]
 
+COARSE = 128  # points on which solutions of Burgers' equation are resolved
+
 Make = Callable[[Setting, Equation, Scale], Surrogate]
 
 
@@ -56,11 +58,13 @@ def _diffusion(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
 def _small_network(test: str, eq: Equation) -> tuple[str | dict[str, Any], Training]:
     """Return the network of a diffusion, and its training.
 
-    Solutions of Burgers' equation commute with translations, and so does the spectral network. Advection moves jumps through
+    Solutions of Burgers' equation commute with translations, and so does the spectral network; they are smooth, so that its
+    layers need no fine grid. Advection moves jumps through
     half of the domain, a diagonal operation in Fourier modes, of which a jump has all.
     """
     if test == "burgers":
-        return {"kind": "spectral", "width": 40}, replace(RECIPE, batch=16, rate=3e-3, ema=0.998, weight_decay=0.0)
+        network = {"kind": "spectral", "points": COARSE}
+        return network, replace(RECIPE, batch=16, rate=3e-3, ema=0.999, weight_decay=0.0)
     if test == "advection":
         (points,) = eq.grid.shape
         return {"kind": "local", "modes": points, "width": 24, "layers": 3, "periodic": [True]}, replace(RECIPE, batch=32)

@@ -34,6 +34,9 @@ class Spectral(GridNetwork):
         layers: number of layers.
         coordinates: whether the coordinate x is an input, for domains with boundaries. The network then no longer commutes
             with translations.
+        points: of a coarser grid on which the layers are evaluated, if the input has more; fields are restricted to its
+            Fourier modes, and the output is interpolated by them: enough for smooth outputs, also of noisy inputs. None for
+            the grid of the input.
 
     Good values: modes=24, width=48 (Burgers).
 
@@ -51,12 +54,16 @@ class Spectral(GridNetwork):
         time: bool = False,
         layers: int = 4,
         coordinates: bool = False,
+        points: int | None = None,
     ) -> None:
         choices, sizes = {"coordinates": coordinates}, {"modes": modes, "width": width, "layers": layers}
         super().__init__(dim, in_channels, out_channels, time, choices, **sizes)
+        if points is not None and points < 2 * modes - 1:
+            raise UserError(f"points = {points}: {modes} modes need at least {2 * modes - 1} points; use more, or fewer modes")
         if dim != 1:
             raise UserError(f"dim = {dim}: the spectral network works in one dimension; use an FNO")
-        self.modes, self.coordinates = modes, coordinates
+        self.modes, self.coordinates, self.points = modes, coordinates, points
+        self.settings |= {} if points is None else {"points": points}
         self.lift = nn.Linear(in_channels + coordinates, width)
         self.layers = nn.ModuleList(_Layer(modes, width) for _ in range(layers))
         last = nn.Linear(2 * width, out_channels)
@@ -67,13 +74,16 @@ class Spectral(GridNetwork):
         self.embed = nn.Sequential(nn.Linear(STEP_WIDTH, hidden), nn.GELU(), nn.Linear(hidden, numbers)) if time else None
 
     def evaluate(self, x: Tensor, n: Tensor | None) -> Tensor:
-        points = x.shape[2]
+        finest = x.shape[2]
+        points = finest if self.points is None else min(self.points, finest)
         if points < 2 * self.modes - 1:
             raise UserError(
                 f"a grid of {points} points is too small for {self.modes} modes; "
                 f"use at least {2 * self.modes - 1} points, or fewer modes"
             )
         y = x.permute(2, 0, 1)  # (points, batch, channel): the transform of all fields is one matrix product
+        if points < finest:
+            y = (resampling(finest, points).to(x) @ y.flatten(1)).view(points, *y.shape[1:])
         if self.coordinates:
             coordinate = torch.linspace(0, 1, points, device=x.device, dtype=x.dtype)
             y = torch.cat((y, coordinate[:, None, None].expand(points, len(x), 1)), 2)
@@ -84,7 +94,10 @@ class Spectral(GridNetwork):
         transform, inverse = (matrix.to(x) for matrix in transforms(points, self.modes))
         for layer, scale_shift in zip(self.layers, steps, strict=True):
             y = layer(y, transform, inverse, scale_shift)
-        output: Tensor = self.out(y).permute(1, 2, 0).contiguous()
+        y = self.out(y)
+        if points < finest:
+            y = (resampling(points, finest).to(x) @ y.flatten(1)).view(finest, *y.shape[1:])
+        output: Tensor = y.permute(1, 2, 0).contiguous()
         return output
 
 
@@ -102,6 +115,13 @@ def transforms(points: int, modes: int) -> tuple[Tensor, Tensor]:
     twice = torch.full((modes, 1), 2.0, dtype=torch.float64)
     twice[0] = 1.0
     return transform, torch.cat((twice * angle.cos(), -twice * angle.sin())).T.contiguous()
+
+
+@lru_cache(maxsize=16)
+def resampling(points: int, others: int) -> Tensor:
+    """Return the matrix from one grid to another, (others, points), by the modes that both have."""
+    modes = (min(points, others) + 1) // 2
+    return transforms(others, modes)[1] @ transforms(points, modes)[0]
 
 
 class _Layer(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pdno import UserError
 from pdno.nn import Spectral
 from pdno.nn.layers import sinusoid
-from pdno.nn.spectral import _Layer, transforms
+from pdno.nn.spectral import _Layer, resampling, transforms
 
 
 def fields(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -231,3 +231,21 @@ def test_too_few_points_are_refused() -> None:
     with pytest.raises(UserError, match="a grid of 46 points is too small for 24 modes; use at least 47 points, or fewer"):
         net(fields(2, 1, 46))
     assert net(fields(2, 1, 47)).shape == (2, 1, 47)
+
+
+def test_layers_on_a_coarser_grid() -> None:
+    """Fields with few modes, and a wave of a higher one: the output is that of the coarse grid, interpolated exactly."""
+    net = small(points=16).double()
+    other = Spectral(**{**net.settings, "points": None}).double()
+    other.load_state_dict(net.state_dict())
+    high = torch.cos(2 * math.pi * 20 * torch.arange(64, dtype=torch.float64) / 64)
+    found = net(waves(64) + high)
+    torch.testing.assert_close(found @ resampling(64, 16).T, net(waves(16)) @ resampling(16, 16).T)
+    torch.testing.assert_close(net(waves(16)), other(waves(16)))  # a grid that is not finer
+    assert Spectral(**net.settings).points == 16
+    with pytest.raises(UserError, match="4 modes need at least 7 points"):
+        small(points=6)
+
+
+def test_resampling_is_exact_for_modes_of_both_grids() -> None:
+    torch.testing.assert_close(waves(20)[:, 0] @ resampling(20, 33).T, waves(33)[:, 0])
