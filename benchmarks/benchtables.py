@@ -11,6 +11,7 @@ from typing import Any
 from pdno.bench.figures import FIGURES, file_name
 from pdno.bench.part import PARTS, Part
 from pdno.bench.scale import SCALES
+from pdno.model.paper import CELLS, SETTINGS
 from pdno.run import results
 
 __all__ = ["TABLES", "table"]
@@ -24,6 +25,13 @@ SCORES = {  # heading → metric
     "MSTD": "mstd",
     "std / noise": "std_noise_ratio",
     "90 % coverage": "coverage_90",
+}
+METHODS = {  # method → heading of the table of cells
+    "diffusion": "diffusion (pdno)",
+    "default": "default (pdno)",
+    "fno": "FNO",
+    "linear": "linear regression",
+    "kernel": "kernel regression",
 }
 FREE = ("MRLE", "MRLE of one member", "std of members", "MSTD")  # columns without noise
 NOISY = ("MRLE", "std of members", "std / noise", "90 % coverage")  # with noise
@@ -43,11 +51,13 @@ def table(name: str, folder: Path = FOLDER) -> tuple[list[list[Any]], str]:
     """Return the lines of a table as lists of cells, the first with the headings, and a sentence about the machines.
 
     Args:
-        name: one of `TABLES`, or "figures".
+        name: one of `TABLES`, "cells" for the MRLE in each cell of the paper's tables, or "figures".
         folder: with a file for each part, and a folder of figures.
     """
     if name == "figures":
         return _figures(folder), ""
+    if name == "cells":
+        return _cells(folder), _machines(folder, [PARTS[f"{cell}/diffusion"] for cell in CELLS])
     tests, noisy = TABLES[name]
     parts = [part for part in PARTS.values() if part.setting.test in tests and part.setting.noisy == noisy]
     columns = NOISY if noisy else FREE
@@ -75,6 +85,31 @@ def _line(part: Part, columns: Iterable[str], folder: Path) -> list[Any]:
         return [*cells, None, None, None, f"`pdno bench {part.name} --scale {SCALE}`"]
     row = rows["mrle"]
     return [*cells, row["evaluations"], f"{row['parameters']:,}", f"{row['train_seconds'] / 60:.1f}", f"`{row['command']}`"]
+
+
+def _cells(folder: Path) -> list[list[Any]]:
+    """Return a line for each cell of the paper's tables, with the MRLE of each method."""
+    headings = [
+        "problem",
+        *(f"{each}, paper" for each in ("PDNO", "FNO")),
+        *METHODS.values(),
+        "training of the diffusion (min)",
+    ]
+    lines: list[list[Any]] = [headings]
+    for name, cell in CELLS.items():
+        found = {method: _row(PARTS[f"{name}/{method}"], "mrle", folder) for method in METHODS}
+        values = [row["value"] if row else None for row in found.values()]
+        row, setting = found["diffusion"], SETTINGS[name]
+        minutes = f"{row['train_seconds'] / 60:.0f}" if row else None
+        lines.append([f"{setting.test} {setting.grid}", cell.mrle, cell.fno, *values, minutes])
+    return lines
+
+
+def _row(part: Part, metric: str, folder: Path) -> dict[str, Any] | None:
+    """Return the row of a metric; None if the part was not run."""
+    path = folder / part.file
+    rows = results.read(path)["rows"] if path.exists() else []
+    return next((row for row in rows if row["metric"] == metric), None)
 
 
 def _machines(folder: Path, parts: Iterable[Part]) -> str:

@@ -54,6 +54,18 @@ def test_results_stand_beside_those_of_the_paper(tmp_path) -> None:
     assert table("darcy", tmp_path)[1] == "Measured on 7 cores (z80)."
 
 
+def test_cells_of_the_paper_have_all_methods(tmp_path) -> None:
+    write(tmp_path)
+    (headings, first, *others), note = table("cells", tmp_path)
+    row = dict(zip(headings, first, strict=True))
+    assert (row["problem"], row["PDNO, paper"], row["FNO, paper"]) == ("darcy 64x64", 0.0046, 0.0060)
+    assert (row["diffusion (pdno)"], row["kernel regression"]) == (0.0123, None)
+    assert row["training of the diffusion (min)"] == "2"
+    assert [line[0] for line in others][-1] == "advection 1024"
+    assert len(others) == 8
+    assert note == "Measured on 7 cores (z80)."
+
+
 def test_figures_that_exist_are_linked(tmp_path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "fig-1d_noisy.png").touch()
