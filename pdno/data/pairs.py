@@ -128,6 +128,12 @@ class Pairs:
         return self._optional("group")
 
     @property
+    def mask_varies(self) -> bool:
+        """Whether outputs are observed at different nodes in different samples."""
+        mask = self.mask
+        return mask is not None and bool((mask != mask[:1]).any())
+
+    @property
     def filled(self) -> Array:
         """Outputs u with zeros where they are missing."""
         mask = self.mask

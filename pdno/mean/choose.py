@@ -128,13 +128,12 @@ class MeanSelection:
         self.means: dict[str, Mean] = {}
         self.residuals: dict[str, Array] = {}  # of the held-out pairs
         self.errors: dict[str, Array] = {}  # of each held-out pair and channel
-        self.varying_mask = pairs.mask is not None and bool((pairs.mask != pairs.mask[:1]).any())
         count = len(pairs) if pairs.mask is None else np.maximum(pairs.mask.sum(axis=0), 1)
         self.unit = _unit(held_out, pairs.filled.sum(axis=0) / count) if held_out else np.ones(0)
 
     def only(self, mean: Mean) -> Choice:
         """Train the mean that was requested."""
-        if self.varying_mask and not mean.accepts_missing:
+        if self.pairs.mask_varies and not mean.accepts_missing:
             raise UserError(
                 f"{mean.name} regression needs outputs that are observed at the same nodes in all samples; use a network, "
                 "such as mean='slim'"
@@ -190,7 +189,7 @@ class MeanSelection:
 
     def closed_form(self, name: str, mean: Mean, fraction: float) -> None:
         """Train a candidate with a closed-form solution."""
-        if self.varying_mask:
+        if self.pairs.mask_varies:
             self.skip(name, "outputs are observed at different nodes in different samples, which only networks support")
             return
         try:

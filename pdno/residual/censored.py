@@ -54,7 +54,7 @@ class Censored(ResidualLaw, Expectation):
         """Return whether enough outputs are at a bound, and all outputs at the same nodes."""
         u, mask = residuals.pairs.u, residuals.mask
         support = Support.of(u, mask)
-        if support is None or np.isfinite(support.values).any() or _varies(mask):
+        if support is None or np.isfinite(support.values).any() or residuals.pairs.mask_varies:
             return False
         at_bound = Link.of(u, mask, 1).sides(u) != 0
         seen = np.ones(u.shape, bool) if mask is None else mask
@@ -65,7 +65,7 @@ class Censored(ResidualLaw, Expectation):
 
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         mask, share = residuals.mask, terms.within(terms.left(TIME_SHARE))
-        if _varies(mask):
+        if residuals.pairs.mask_varies:
             raise UserError("the law 'censored' needs outputs at the same nodes in all samples; use law='gaussian'")
         self._live = np.ones(residuals.values.shape[1:], bool) if mask is None else np.asarray(mask[0])
         powers, trained = _powers(residuals) if self.power is None else (self.power,), list[Tobit]()
@@ -140,8 +140,3 @@ def _powers(residuals: Residuals) -> tuple[int, ...]:
     """Return the powers to compare: several if a channel has one bound."""
     support = Support.of(residuals.pairs.u, residuals.mask)
     return POWERS if support is not None and (np.isfinite(support.bounds).sum(axis=1) == 1).any() else POWERS[:1]
-
-
-def _varies(mask: Array | None) -> bool:
-    """Return whether outputs are observed at different nodes in different samples."""
-    return mask is not None and bool((mask != mask[:1]).any())

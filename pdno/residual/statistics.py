@@ -154,8 +154,7 @@ class Statistics(ResidualLaw, Expectation):
                 self.rest = law
 
     def _check(self, residuals: Residuals) -> None:
-        mask = residuals.mask
-        if mask is not None and (mask != mask[:1]).any():
+        if residuals.pairs.mask_varies:
             raise UserError("statistics of fields need outputs at the same nodes in all samples; use law='gaussian'")
 
     @property
