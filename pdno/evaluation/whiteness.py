@@ -4,6 +4,7 @@ import numpy as np
 
 from .._typing import Array
 from ..data.pairs import Pairs
+from .principal import principal
 
 __all__ = ["components_look_gaussian", "depends_on_input", "is_uncorrelated", "looks_gaussian", "neighbour_correlation"]
 
@@ -112,10 +113,9 @@ def components_look_gaussian(fields: Array) -> bool:
     """
     size = np.sqrt(np.mean(fields**2, axis=(0, *range(2, fields.ndim)), keepdims=True))
     flat = np.divide(fields, size, out=np.zeros(fields.shape), where=size > 0).reshape(len(fields), -1)
-    flat = flat - flat.mean(axis=0)
-    _, left = np.linalg.eigh(flat @ flat.T)
-    scores = left[:, ::-1][:, :COMPONENTS]
-    scores = scores / np.maximum(scores.std(axis=0), 1e-300)
+    scores = (flat - flat.mean(axis=0)) @ principal(flat, COMPONENTS)[0].T
+    scores = scores[:, scores.std(axis=0) > 0]
+    scores = scores / scores.std(axis=0)
     skewness, kurtosis = np.abs((scores**3).mean(axis=0)), np.abs((scores**4).mean(axis=0) - 3)
     limits = MOMENT_SIGMAS * np.sqrt(np.array([6.0, 24.0]) / len(flat))
     return bool((skewness < limits[0]).all() and (kurtosis < limits[1]).all())
