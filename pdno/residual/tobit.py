@@ -94,7 +94,8 @@ class Tobit:
     def estimated(self, settings: Mapping[str, Any], terms: Terms) -> tuple[Latent, Residuals]:
         """Return the distribution, and the residuals z − μ(a) of training pairs, out of fold.
 
-        If m(a) is in-sample, residuals were enlarged to the size of held-out ones, and those of z are, by the same factor.
+        If m(a) is in-sample, residuals were enlarged to the size of held-out ones. Those of z are then, too, by the same factor,
+        if μ depends on m(a).
 
         Args:
             settings: of the regression.
@@ -102,10 +103,13 @@ class Tobit:
         """
         given, mask = self.residuals, self.residuals.mask
         mean, e = self._regression(settings, self.with_mean)
-        raw = given.pairs.filled - given.inputs.mean
-        factor = root_mean_square(given.values, mask) / np.maximum(root_mean_square(raw, mask), TINY)
+        if self.with_mean:
+            raw = given.pairs.filled - given.inputs.mean
+            size = root_mean_square(given.values, mask) / np.maximum(root_mean_square(raw, mask), TINY)
+        else:
+            size = np.ones(1)
         pairs = pairs_of(given.pairs.a, self.z, given.pairs.scalars, mask)
-        latent = Residuals(pairs, np.where(self.live, factor * e, 0.0), given.elements, given.periodic, self.z - e)
+        latent = Residuals(pairs, np.where(self.live, size * e, 0.0), given.elements, given.periodic, self.z - e)
         return Latent(self.link, mean, self.with_mean, Gaussian().learn(latent, None, terms)), latent
 
     def _regression(self, settings: Mapping[str, Any], with_mean: bool) -> tuple[Linear, Array]:

@@ -11,6 +11,7 @@ from pdno.mean.base import pairs_of
 from pdno.residual import Censored, Gaussian, Inputs, Residuals, Rows, law_from_state
 from pdno.residual.law import named_state
 from pdno.residual.link import Link
+from pdno.residual.tobit import AFFINE, Tobit
 
 NODES, PAIRS = 16, 200
 
@@ -100,14 +101,16 @@ def test_units_of_inputs_do_not_matter() -> None:
     assert scores[1] == pytest.approx(scores[0], rel=0.05)
 
 
-def test_the_spread_is_that_of_enlarged_residuals() -> None:
-    """Residuals of an in-sample mean, enlarged by two, have latent residuals that are enlarged by two."""
+@pytest.mark.parametrize("with_mean", [False, True])
+def test_the_spread_is_that_of_enlarged_residuals(with_mean) -> None:
+    """Residuals of an in-sample mean, enlarged by two: those of a regression on this mean are, those of one on a are not."""
     data = residuals_of(*problem(PAIRS, 0))
-    stds = [
-        float(np.mean(Censored(2).learn(replace(data, values=k * data.values), None, Terms()).latent.noise.spread.std))
-        for k in (1, 2)
-    ]
-    assert stds[1] == pytest.approx(2 * stds[0], rel=0.1)
+    stds = []
+    for factor in (1, 2):
+        tobit = Tobit(replace(data, values=factor * data.values), np.ones((1, NODES), bool), 2, 0)
+        tobit.with_mean = with_mean
+        stds.append(float(np.mean(tobit.estimated(AFFINE, Terms())[0].noise.spread.std)))
+    assert stds[1] == pytest.approx((2 if with_mean else 1) * stds[0], rel=1e-6)
 
 
 def test_an_upper_bound_is_treated_alike(trained) -> None:
