@@ -94,8 +94,8 @@ class Tobit:
     def estimated(self, settings: Mapping[str, Any], terms: Terms) -> tuple[Latent, Residuals]:
         """Return the distribution, and the residuals z − μ(a) of training pairs, out of fold.
 
-        If m(a) is in-sample, residuals were enlarged to the size of held-out ones. Those of z are then, too, by the same factor,
-        if μ depends on m(a).
+        If m(a) is in-sample, residuals were enlarged to the size of held-out ones. If μ depends on m(a), those of z are enlarged
+        by the same factor.
 
         Args:
             settings: of the regression.
