@@ -94,7 +94,7 @@ class Tobit:
     def estimated(self, settings: Mapping[str, Any], terms: Terms) -> tuple[Latent, Residuals]:
         """Return the distribution, and the residuals z − μ(a) of training pairs, out of fold.
 
-        If m(a) is in-sample, residuals were enlarged to the size of held-out ones. If μ depends on m(a), those of z are enlarged
+        If m(a) is in-sample, residuals were enlarged to the size of held-out ones; if μ depends on it, those of z are enlarged
         by the same factor.
 
         Args:
