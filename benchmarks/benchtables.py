@@ -100,8 +100,10 @@ def _cells(folder: Path) -> list[list[Any]]:
         found = {method: _row(PARTS[f"{name}/{method}"], "mrle", folder) for method in METHODS}
         values = [row["value"] if row else None for row in found.values()]
         row, setting = found["diffusion"], SETTINGS[name]
+        member = _row(PARTS[f"{name}/diffusion"], "mrle_member", folder)
         minutes = f"{row['train_seconds'] / 60:.0f}" if row else None
-        lines.append([f"{setting.test} {setting.grid}", cell.mrle, cell.fno, *values, minutes])
+        one = member["value"] if member else None
+        lines.append([f"{setting.test} {setting.grid}", cell.mrle, cell.fno, *values, one, minutes])
     return lines
 
 
