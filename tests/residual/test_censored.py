@@ -81,11 +81,10 @@ def test_the_expectation_is_the_mean_of_members(trained) -> None:
 def test_expectations_are_integrals(power, bounds) -> None:
     """Also where nearly all of the distribution is beyond the bound."""
     link = Link(np.array([bounds]), np.array([1.0]), power)
-    node, weight = np.polynomial.legendre.leggauss(4000)
+    node = np.linspace(-9, 9, 100_001)
+    density = np.exp(-0.5 * node**2) / np.sqrt(2 * np.pi)
     for mean in (-3.0, -1.0, 0.4, 2.0):
-        z = mean + 9 * node
-        density = np.exp(-0.5 * (9 * node) ** 2) / np.sqrt(2 * np.pi)
-        exact = 9 * float((weight * density * link(z[None, None])[0, 0]).sum())
+        exact = float(np.trapezoid(density * link((mean + node)[None, None])[0, 0], node))
         assert link.expectation(np.full((1, 1, 1), mean), np.ones((1, 1, 1)))[0, 0, 0] == pytest.approx(exact, rel=1e-4)
 
 
