@@ -28,7 +28,7 @@ __all__ = ["Censored"]
 LEAST_SHARE = 0.03  # of the values of a channel at its bounds, for which the law is tried
 POWERS = (1, 2, 3)  # values of p that are compared
 COMPARED = 4  # iterations of expectation–maximisation after which they are compared
-ITERATIONS = 12  # of the best one
+ITERATIONS = 20  # of the best one
 TIME_SHARE = 0.3  # of the remaining time, after which no further iteration begins
 SIZES = 32  # groups of random sizes of a field over which the mean is averaged
 

@@ -72,7 +72,7 @@ class Tobit:
         self.rng = generator(self.seed, "censored", self.power)
         self.link = Link.of(u, self.residuals.mask, self.power)
         self.sides, self.limit = (np.where(self.live, of(u), 0.0) for of in (self.link.sides, self.link.latent))
-        self.z = self.limit - 0.5 * self.limit.std() * self.sides * np.abs(self.rng.standard_normal(u.shape))
+        self.z = self.limit - 0.5 * self.limit.std() * self.sides  # smooth, as a white start would be forgotten slowly
         inputs = self.residuals.inputs
         self.with_mean = False
         if inputs.a.shape[2:] == inputs.mean.shape[2:]:
