@@ -37,7 +37,7 @@ class Censored(ResidualLaw, Expectation):
     """Outputs that are a bounded function of a Gaussian field.
 
     Args:
-        power: p; default: the one of 1, 2 and 3 with the lowest score of draws.
+        power: p; default: the one of 1, 2 and 3 with the lowest score of draws, which is kept if the law is trained again.
     """
 
     name: ClassVar[str] = "censored"
@@ -68,7 +68,8 @@ class Censored(ResidualLaw, Expectation):
         if residuals.pairs.mask_varies:
             raise UserError("the law 'censored' needs outputs at the same nodes in all samples; use law='gaussian'")
         self._live = np.ones(residuals.values.shape[1:], bool) if mask is None else np.asarray(mask[0])
-        powers, trained = _powers(residuals) if self.power is None else (self.power,), list[Tobit]()
+        given = self.power if self._latent is None else self._latent.link.power
+        powers, trained = _powers(residuals) if given is None else (given,), list[Tobit]()
         for power in powers:
             if not trained or share.left_here() != 0:
                 trained.append(Tobit(residuals, self._live, power, terms.seed).iterate(COMPARED, share))

@@ -269,7 +269,7 @@ class LawSelection:
             for kept, left in folds(len(train), FOLDS, train.groups(), self.terms.seed):
                 if share.left() == 0:
                     return
-                copy = deepcopy(law).learn(train[kept], None, share)
+                copy = deepcopy(law).learn(train[kept], None, self.terms)
                 scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
 
