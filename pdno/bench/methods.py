@@ -84,8 +84,10 @@ def _fno(setting: Setting, eq: Equation, scale: Scale) -> FNO:
 
 
 def _paper(setting: Setting, eq: Equation, scale: Scale) -> PDNO:
-    """The paper's network and settings, for fewer epochs within a budget, and with fewer channels and steps in a smoke test."""
+    """The paper's network and settings, for fewer epochs or within a budget, and smaller with fewer steps in a smoke test."""
     table = setting.table if scale.base is None else replace(setting.table, base=scale.base, n_steps=scale.n_steps)
+    if setting.name in scale.epochs:
+        return PDNO(**replace(table, epochs=scale.epochs[setting.name]).arguments(setting.noisy))
     return PDNO(**table.arguments(setting.noisy), budget=scale.budget(setting))
 
 

@@ -73,7 +73,7 @@ class Part:
             engine: device, devices and precision.
         """
         eq, split = self.equation(scale), self.data(scale, folder).split(self.method.holds_out, 0.0)
-        log: dict[str, Any] = {"log_error": scale.log_error, "log_pairs": split.test} if self.method.logs_error else {}
+        log: dict[str, Any] = {"log_error": self.log_interval(scale), "log_pairs": split.test} if self.method.logs_error else {}
         make = partial(self.method.make, self.setting, eq, scale)
         model, seconds = trained(make, split, self.run_folder(folder), {**log, **engine})
         begin, members = perf_counter(), 2 if model.fitted.residual.deterministic else scale.members(self.setting)
@@ -105,6 +105,10 @@ class Part:
             for name in SCORES
             if name in e.scores
         ]
+
+    def log_interval(self, scale: Scale) -> float:
+        """Return the number of epochs between two logged errors."""
+        return scale.log_interval(self.setting) if self.method.name == "paper" else scale.log_error
 
     def label(self, scale: Scale) -> str:
         """Return the name in results.

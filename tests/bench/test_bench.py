@@ -77,6 +77,17 @@ def test_the_paper_with_fewer_channels_or_less_time_has_another_name() -> None:
     assert (smoke.budget, whole.budget) == (SCALES["smoke"].seconds, None)
 
 
+def test_the_network_of_the_paper_trains_for_fifteen_thousand_updates_on_advection() -> None:
+    """The first 200 of the paper's 1000 epochs, as its rate is constant; --minutes shortens this part too."""
+    part, cpu = PARTS["advection-256/paper"], SCALES["cpu"]
+    long, short = (part.method.make(part.setting, part.equation(cpu), scale) for scale in (cpu, cpu.within(15)))
+    assert long.training.epochs * part.setting.train // long.training.batch == 15_000
+    assert long.training.rate_schedule == "constant"
+    assert (long.budget, short.budget) == (None, 900)
+    assert (part.log_interval(cpu), part.log_interval(cpu.within(15))) == (5, 1)
+    assert PARTS["advection-256/diffusion"].log_interval(cpu) == 1
+
+
 def test_parts_can_be_shortened() -> None:
     """All times are at most those of --minutes, which is part of the command in results."""
     cpu = SCALES["cpu"]
