@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-drawing browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -82,6 +82,10 @@ bench-mixture: $(READY)  ## sample mixtures with the exact score in 128² nodes,
 
 bench-steps: $(READY)  ## compare 10 with 100 sampling steps of diffusions, a quarter of an hour; BUDGET=SECONDS, ONLY='NAME …', AGAIN=1
 	$(BIN)/python -m benchmarks.steps $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-functional: $(READY)  ## diffusion in function space: train on one grid, draw on finer ones, ten minutes; ONLY='line plane', METHODS='NAME …', AGAIN=1
+	$(BIN)/python -m benchmarks.functional $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-drawing: $(READY)  ## time and memory of 10,000 members of a field of 128² nodes, ten minutes; ONLY='LAW …'

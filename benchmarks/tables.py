@@ -15,14 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import benchtables, claimtables, lawtables
+from benchmarks import benchtables, claimtables, functionaltables, lawtables
 
 ROOT = Path(__file__).parents[1]
 BENCH = "results/bench"  # folder of the results of `pdno bench`
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- (results/(?:[\w/-]+\.json(?: \w+)?|bench \w+)) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {**lawtables.TABLES, **claimtables.TABLES}
+TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {
+    **lawtables.TABLES,
+    **claimtables.TABLES,
+    **functionaltables.TABLES,
+}
 
 Row = dict[str, Any]
 Cell = tuple[str, str] | Callable[[list[Row]], float]  # (method, metric or field), or a function of the rows of a problem

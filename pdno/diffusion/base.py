@@ -11,6 +11,10 @@ e_j of the domain (cosines unless the field has another boundary condition): ε 
 As a matrix on the d nodes, 𝒞 has the eigenvalues d w_j λ_j, where w_j is the mean of e_j² over the nodes. It is 1 except for
 the highest mode of an axis with sines, or with an even number of periodic nodes: e_j is ±√2 there, and w_j = 2.
 
+The scale of a field or of white noise is that of a grid. `Base.nested(points)` has the variances λ_j of one grid on every grid:
+a draw of a field is then the same function on each of them, up to modes that a coarser grid does not resolve. White noise has
+the same power in each mode, and a variance that increases with the number of nodes: it has no limit.
+
 A base distribution has two serialised forms, plain JSON types (`to_json`, `from_json`) and a text (`text`, `from_text`):
 terms white, field:TAU,R and low:MODES,STD, joined by +, for instance "white+low:1,1".
 
@@ -33,7 +37,7 @@ from ..errors import UserError, nearest
 from ..field import Field
 from ..grid import Grid
 
-__all__ = ["Base", "FieldBase", "LowModes", "SumBase", "White", "as_base", "from_json", "from_text"]
+__all__ = ["Base", "FieldBase", "LowModes", "Nested", "SumBase", "White", "as_base", "from_json", "from_text"]
 
 
 class Base(ABC):
@@ -91,6 +95,10 @@ class Base(ABC):
     def grid(self, points: tuple[int, ...]) -> Grid:
         """Return the unit box with this number of points per axis, at nodes where the basis is orthogonal."""
         return Grid.uniform(points, kind="periodic" if self.condition == "periodic" else "cell")
+
+    def nested(self, points: tuple[int, ...]) -> "Base":
+        """Return the distribution with the variances λ_j that it has on a grid of these points, on every grid."""
+        return Nested(self, tuple(points))
 
     def __add__(self, other: "Base | Field") -> "Base":
         return SumBase((*_terms(self), *_terms(as_base(other))))
@@ -258,6 +266,9 @@ class SumBase(Base):
     def eigenvalues(self, grid: Grid) -> Floats:
         return np.asarray(sum(term.eigenvalues(grid) for term in self.terms))
 
+    def nested(self, points: tuple[int, ...]) -> Base:
+        return SumBase(tuple(term.nested(points) for term in self.terms))
+
     def draw(self, grid: Grid, count: int, seed: int, first: int, purpose: str, step: int) -> Floats:
         draws = [term.draw(grid, count, seed, first, f"{purpose}/{i}", step) for i, term in enumerate(self.terms)]
         return np.asarray(sum(draws))
@@ -268,6 +279,35 @@ class SumBase(Base):
     @property
     def text(self) -> str:
         return "+".join(term.text for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Nested(Base):
+    """A term with the variances λ_j of a grid of these points on every grid; its serialised forms are those of the term."""
+
+    base: Base
+    points: tuple[int, ...]
+
+    @property
+    def condition(self) -> Condition | None:
+        return self.base.condition
+
+    def eigenvalues(self, grid: Grid) -> Floats:
+        return self._ratio(grid) * self.base.eigenvalues(grid)
+
+    def draw(self, grid: Grid, count: int, seed: int, first: int, purpose: str, step: int) -> Floats:
+        return np.asarray(np.sqrt(self._ratio(grid)) * self.base.draw(grid, count, seed, first, purpose, step))
+
+    def _ratio(self, grid: Grid) -> float:
+        """Return the factor of the variances, which is that of the lowest mode."""
+        return float(self.base.eigenvalues(self.base.grid(self.points)).flat[0] / self.base.eigenvalues(grid).flat[0])
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return self.base.to_json()
+
+    @property
+    def text(self) -> str:
+        return self.base.text
 
 
 def as_base(law: Base | Field) -> Base:

@@ -136,6 +136,18 @@ class Schedule:
         return cls(np.exp(-np.concatenate([[0.0], np.cumsum(parts)])))
 
     @classmethod
+    def ornstein_uhlenbeck(cls, n_steps: int = 100, t_final: float = 10.0) -> "Schedule":
+        """Return the schedule of dU = −½ U dt + dW, the process in function space (`eqn:forward-sde-infinite`): γ_n = e^(−t_n).
+
+        t_n = n t_final/N; the time t_start of `remark:noise-free-OL` is the step n = N t_start/t_final of the reverse chain.
+
+        >>> Schedule.ornstein_uhlenbeck(2, 4.0).gamma.round(4).tolist()
+        [1.0, 0.1353, 0.0183]
+        """
+        _check_n_steps(n_steps)
+        return cls(np.exp(-t_final * np.arange(n_steps + 1) / n_steps))
+
+    @classmethod
     def from_beta(cls, beta: Sequence[float] | Floats) -> "Schedule":
         """Return the schedule with these β_1 … β_N, (N,), each in (0, 1)."""
         return cls(np.concatenate([[1.0], np.cumprod(1 - np.asarray(beta, dtype=np.float64))]))

@@ -25,6 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {  # many cheap steps: better than larger net
     "small-local": {"kind": "local", "modes": 8, "width": 24},
     "small-fno": {"kind": "fno", "modes": 8, "width": 12},
 }
+OPERATOR = "operator"  # the network "local" with `points`, which can be evaluated on other grids
 FINE = 128  # points per side from which a small UNet has larger patches
 FINE_SETTINGS = {"patch": 4, "widths": (48, 64, 96)}
 
@@ -41,8 +42,8 @@ def build(
     """Return a network for a grid, with weights that are a function of the seed.
 
     Args:
-        network: "auto" or a name of `NETWORKS` or `SMALL`; a mapping with this name as "kind" and settings of the network; or a
-            module, of which a copy is returned.
+        network: "auto", "operator" or a name of `NETWORKS` or `SMALL`; a mapping with this name as "kind" and settings of the
+            network; or a module, of which a copy is returned.
         grid: number of points along each axis.
         in_channels: channels of a, plus those of v with time=True.
         out_channels: channels of the output.
@@ -69,12 +70,14 @@ def build(
     kind = settings.pop("kind", "auto")
     if kind == "auto":
         kind, settings = _auto(grid, settings)
+    if kind == OPERATOR:
+        kind, settings = "local", {"points": list(grid), **settings}
     preset: dict[str, Any] = {"modes": 10, "width": 40} if kind == "local" and len(grid) == 2 else {}
     if kind in SMALL:
         preset = {**SMALL[kind], **(FINE_SETTINGS if kind == "small" and min(grid) >= FINE else {})}
         kind = preset.pop("kind")
     if kind not in NETWORKS:
-        raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS, *SMALL])}")
+        raise UserError(f"network {kind!r} is unknown; {nearest(str(kind), ['auto', *NETWORKS, OPERATOR, *SMALL])}")
     shared: dict[str, Any] = {"dim": len(grid), "in_channels": in_channels, "out_channels": out_channels, "time": time}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)

@@ -281,10 +281,10 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         net.module.eval()
         reverse = self.reverse.override(**sampling)
         chain, var = reverse.chain(self.diffusion.schedule, self._error_for(reverse), self.auto_steps)
-        shape = net.spaces.u_shape
+        shape, base = inputs.mean.shape[1:], self.diffusion.law.nested(net.spaces.u_shape[1:])
 
         def noise(n: int) -> Tensor:
-            return net.tensor(normals(self.diffusion.law, shape, rows, n))
+            return net.tensor(normals(base, shape, rows, n))
 
         places = torch.as_tensor(rows.places)
         condition = inputs.once("condition", lambda: self._condition(inputs))[places]
@@ -302,9 +302,9 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
 
     def _start(self, inputs: Inputs) -> Tensor:
         """Return the mean √γ_N E[r | a] of V_N for each input, from one evaluation: (sample, channel, *grid)."""
-        net, n = self.net, self.diffusion.schedule.n_steps
+        n, shape = self.diffusion.schedule.n_steps, inputs.mean.shape[1:]
         condition, denoise = inputs.once("condition", lambda: self._condition(inputs)), self._denoiser()
-        parts = [denoise(n, part.new_zeros(len(part), *net.spaces.u_shape), part) for part in torch.split(condition, BLOCK)]
+        parts = [denoise(n, part.new_zeros(len(part), *shape), part) for part in torch.split(condition, BLOCK)]
         return float(np.sqrt(self.diffusion.schedule.gamma[n])) * torch.cat(parts)
 
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:

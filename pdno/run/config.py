@@ -85,7 +85,7 @@ class ModelSection(Section):
 class NetworkSection(Section):
     """Kind and settings of the network, as in `pdno.nn.build`; None or "default" for the network's own default."""
 
-    kind: Literal["auto", "unet", "fno", "slim", "spectral", "local", "zero"] = "auto"
+    kind: Literal["auto", "unet", "fno", "slim", "spectral", "local", "operator", "zero"] = "auto"
     base: int | None = None
     multipliers: list[int] | None = None
     attention: Literal["default", "all", "middle", "none"] = "default"

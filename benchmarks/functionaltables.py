@@ -1,0 +1,32 @@
+"""The table of diffusions in function space: a line for each problem and model, a column for each grid."""
+
+from typing import Any
+
+__all__ = ["TABLES", "functional_table"]
+
+SHOWN = ("crps_ratio", "energy_ratio", "std_ratio", "increment_ratio")
+GRIDS = ("training grid", "2 × as fine", "4 × as fine")
+
+
+def functional_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
+    """Return the lines of the table as lists of cells, the first one with the headings, and a note."""
+    rows = contents["rows"]
+    values = {(row["test"], row["method"], row["grid"], row["metric"]): row["value"] for row in rows}
+    lines = [["problem", "target, base distribution", "parameters", *GRIDS, "training time (s)"]]
+    for test, method in dict.fromkeys((row["test"], row["method"]) for row in rows):
+        own = [row for row in rows if (row["test"], row["method"]) == (test, method)]
+        cells = [
+            ", ".join(_ratio(values[test, method, grid, metric]) for metric in SHOWN)
+            for grid in dict.fromkeys(row["grid"] for row in own)
+        ]
+        name = f"{test}, {own[0]['grid']}"
+        lines.append([name, method, f"{own[0]['parameters']:,}", *cells, f"{own[0]['train_seconds']:.0f}"])
+    return lines, "Each cell has the ratios of CRPS, energy score, standard deviation and increments of neighbours; 1 is best."
+
+
+def _ratio(value: float | None) -> str:
+    """Return a ratio with two decimals, or two digits if it is large."""
+    return "∞" if value is None else f"{value:.2f}" if value < 10 else f"{value:.2g}"
+
+
+TABLES = {"results/functional.json": functional_table}
