@@ -1,5 +1,6 @@
 """The command line. Heavy modules are imported where they are used, so that --help is fast."""
 
+import json
 import signal
 import sys
 import threading
@@ -269,9 +270,8 @@ def predict(
     with progress_bar("predicting", "members") as progress:
         predicted = predict_into(run, file, out, quantiles=levels, seed=seed, progress=progress, **options)
     mean_std = float(predicted["std"].mean())
-    typer.echo(
-        f"{out}: {predicted.sizes['sample']} inputs, {predicted.attrs['pdno']['members']} members each; mean std {mean_std:.4g}"
-    )
+    count = json.loads(predicted.attrs["pdno"])["members"]
+    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {count} members each; mean std {mean_std:.4g}")
     if "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
         typer.echo("no conformal intervals: they were calibrated for another model or other --steps, or --members is below 19")
     count = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0

@@ -26,6 +26,9 @@ __all__ = ["open", "open_file", "open_selected"]
 
 BLOCK_BYTES = 2**26  # of an array that are copied into the cache at a time
 UNEVEN = 1e-3  # spread of the spacing of coordinates / mean spacing, above which an axis is not uniform
+FIELDS = ("a", "u", "u_eta")  # roles of arrays on a grid
+
+Sources = dict[str, tuple[Contents, dict[str, str]]]  # file and names of arrays by role, of each split
 
 
 def open(
@@ -83,10 +86,11 @@ def open_selected(
     mask: str | None = None,
     cache: str | Path | None = None,
     budget: int | None = None,
+    fill: bool = True,
 ) -> Dataset:
     """Open a data set with a selection; arguments as in `open`.
 
-    Without a selection the file must be a store, or unambiguous.
+    Without a selection the file must be a store, or unambiguous. Unless `fill`, a cache is only read, not written.
 
     Raises:
         UserError: as `open`, or if a store, whose arrays have fixed names, is opened with a selection.
@@ -99,7 +103,7 @@ def open_selected(
         return open_store(path)
     allowed = memory_allowed() if budget is None else budget
     file = contents(path, allowed)
-    return open_file(file, _unambiguous(file) if selection is None else selection, test, mask, cache, allowed)
+    return open_file(file, _unambiguous(file) if selection is None else selection, test, mask, cache, allowed, fill)
 
 
 def _unambiguous(file: Contents) -> Selection:
@@ -119,6 +123,7 @@ def open_file(
     mask: str | None = None,
     cache: str | Path | None = None,
     allowed: int | None = None,
+    fill: bool = True,
 ) -> Dataset:
     """Return the selected arrays of a file as a data set.
 
@@ -127,6 +132,7 @@ def open_file(
         selection: names of its arrays.
         test, mask, cache: as in `open`.
         allowed: bytes of memory that the arrays may occupy; None for any.
+        fill: write the cache if it is not there.
 
     Raises:
         UserError: as `open`.
@@ -137,14 +143,14 @@ def open_file(
     if test is not None:
         other = contents(test, memory_allowed() if allowed is None else allowed)
         sources["test"] = (other, selection.arrays("test") or selection.arrays("train"))
-    if cache is None and allowed is not None:
+    folders = {} if cache is None else _cache_folders(Path(cache), sources, selection, fill)
+    if not folders and allowed is not None:
         _check_memory(sources, allowed)
     block = BLOCK_BYTES if allowed is None else min(BLOCK_BYTES, allowed // 4)
     splits = {}
     for split, (source, names) in sources.items():
         if names:
-            folder = None if cache is None else _cache_folder(Path(cache), source, selection, split)
-            splits[split] = _pairs(source, selection, names, mask, folder, block)
+            splits[split] = _pairs(source, selection, names, mask, folders.get(split), block)
     train = splits["train"]
     provenance = {
         "schema": 1,
@@ -160,7 +166,7 @@ def _pairs(
 ) -> Pairs:
     """Return the pairs of a split whose arrays have these names, by role."""
     fields, axes = {}, {}
-    for role in ("a", "u", "u_eta"):
+    for role in FIELDS:
         if role in names:
             dims = selection.dims_of(role) or _file_dims(file, names[role])
             target = None if folder is None else folder / f"{role}.npy"
@@ -200,16 +206,22 @@ def _fill(
         out.flush()
 
 
-def _cache_folder(cache: Path, file: Contents, selection: Selection, split: str) -> Path:
-    """Return the folder where the arrays of a split are cached, one for each file and selection."""
-    status = file.path.stat()
-    source = f"{file.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{selection}|{split}"
-    folder = cache / f"{file.path.stem}-{split}-{blake2b(source.encode(), digest_size=8).hexdigest()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _cache_folders(cache: Path, sources: Sources, selection: Selection, fill: bool) -> dict[str, Path]:
+    """Return the folders where the arrays of each split are cached, one for each file and selection; none if not all exist."""
+    folders = {}
+    for split, (file, names) in sources.items():
+        status = file.path.stat()
+        source = f"{file.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{selection}|{split}"
+        folder = cache / f"{file.path.stem}-{split}-{blake2b(source.encode(), digest_size=8).hexdigest()}"
+        if fill and names:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not all((folder / f"{role}.npy").is_file() for role in FIELDS if role in names):
+            return {}
+        folders[split] = folder
+    return folders
 
 
-def _check_memory(sources: dict[str, tuple[Contents, dict[str, str]]], allowed: int) -> None:
+def _check_memory(sources: Sources, allowed: int) -> None:
     """Refuse arrays that occupy more than the memory allowed."""
     needed = 0
     for file, names in sources.values():

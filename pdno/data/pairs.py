@@ -317,7 +317,8 @@ def open_store(path: Path) -> Dataset:
     axes = provenance.pop("grid")
     grid = None if axes is None else Grid(tuple(Axis(**axis) for axis in axes))
     splits = {
-        split: Pairs(xr.open_zarr(path, group=split, consolidated=False, chunks=None)) for split in provenance.pop("samples")
+        split: Pairs(xr.open_zarr(path, group=split, zarr_format=3, consolidated=False, chunks=None))
+        for split in provenance.pop("samples")
     }
     return Dataset(splits["train"], splits["test"], provenance, grid, splits.get("validation"))
 

@@ -7,6 +7,10 @@
 A block of samples is one chunk of each array, so that no two writers write the same file. Chunks have a checksum, the fill
 value is NaN. A store is written under the name ``darcy.zarr.partial`` and renamed when it is complete: a store that exists is
 complete, and the same command run again resumes a partial one.
+
+The attributes of a complete store have a checksum of each array: that of its metadata and of the checksums of its chunks, which
+are the last bytes of a Zstandard frame. It is verified when the store is opened, in milliseconds; the values of a chunk are
+verified when they are read.
 """
 
 import json
@@ -15,6 +19,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +30,16 @@ from zarr.codecs import ZstdCodec
 from .._typing import Array
 from ..errors import UserError
 from ..work.files import locked
+from .formats.entry import user_errors
+from .formats.zarr_files import chunk_files, missing_chunks, open_arrays
 
 __all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_complete", "is_store", "write"]
 
 CHUNK_BYTES = 2**21  # largest size of a chunk of the largest array, which has a power of two of samples
 BLOCK_SAMPLES = 128  # largest number of samples of a block, so that small samples also give blocks for many workers
 SPLITS = ("train", "validation", "test")
-NOT_STORES = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".nc", ".pt", ".pth")  # suffixes of other formats
+CODEC = ZstdCodec(level=3, checksum=True)
+CHECKSUM_BYTES = 4  # of a Zstandard frame, at its end
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Layout:
         samples: number of samples of each split.
         arrays: by name, of each split.
         coordinates: nodes by name of the axis, of each split.
-        attributes: as plain JSON types.
+        attributes: as plain JSON types, below the key "pdno".
         most: largest number of samples of a block.
     """
 
@@ -108,8 +116,11 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
         if attributes is None:
             _clear(partial)
             _create(partial, layout)
-        elif attributes != json.loads(json.dumps(layout.attributes)):
-            raise UserError(f"{partial} was begun with other settings or software; delete it, or choose another name")
+        else:
+            attributes["pdno"].pop("checksums", None)  # of a store that was complete but not renamed
+            if attributes != json.loads(json.dumps(layout.attributes)):
+                raise UserError(f"{partial} was begun with other settings or software; delete it, or choose another name")
+            _arrays(partial)  # refuses a folder of other origin with links or codecs that are not run
         _remove_leftovers(partial)
         try:
             yield partial
@@ -119,6 +130,8 @@ def building(path: Path, layout: Layout) -> Iterator[Path]:
                 shutil.rmtree(partial)
             raise
         _remove_leftovers(partial)
+        checksums = {name: _checksum(partial, name, array) for name, array in _arrays(partial).items()}
+        _put_attributes(partial, layout, {"pdno": {**layout.attributes["pdno"], "checksums": checksums}})
         check_free(path)
         partial.rename(path)
 
@@ -136,14 +149,15 @@ def _remove_leftovers(partial: Path) -> None:
 
 def write(root: Path, split: str, first: int, arrays: Mapping[str, Array]) -> None:
     """Write the block of `split` that starts at sample `first`."""
-    for name, values in arrays.items():
-        target = zarr.open_array(root, path=f"{split}/{name}" if split else name, mode="r+")
-        target[first : first + len(values)] = values
+    with zarr.config.set({"array.write_empty_chunks": True}):  # every chunk is a file, so that a missing one is detected
+        for name, values in arrays.items():
+            target = zarr.open_array(root, path=f"{split}/{name}" if split else name, mode="r+", zarr_format=3)
+            target[first : first + len(values)] = values
 
 
 def is_complete(root: Path, split: str, first: int, end: int) -> bool:
     """Return whether a block exists and is not damaged."""
-    group = zarr.open_group(root, path=split, mode="r")
+    group = zarr.open_group(root, path=split, mode="r", zarr_format=3, use_consolidated=False)
     try:
         return all(np.isfinite(np.asarray(array[first:end])).all() for name, array in group.arrays() if array.ndim > 1)
     except Exception:  # for a damaged chunk zarr raises any exception of its codecs
@@ -158,10 +172,10 @@ def is_store(path: Path) -> bool:
 
 
 def check(path: Path) -> dict[str, Any]:
-    """Return the attributes of a store, if no chunk is missing: Zarr would silently read a missing one as NaN.
+    """Return the attributes of a store of pairs, if it has all its arrays and chunks: Zarr reads a missing chunk as NaN.
 
     Raises:
-        UserError: if there is no store, or it is damaged or of another version.
+        UserError: if there is no store, or it is damaged, of another version, or needs codecs that are not run.
     """
     if not path.exists():
         partial = _partial(path)
@@ -172,28 +186,59 @@ def check(path: Path) -> dict[str, Any]:
     attributes = _attributes(path)
     if attributes is None:
         raise UserError(f"{path} is not a store written by pdno; `pdno generate` and Dataset.save write them")
-    if "samples" not in attributes["pdno"]:
+    recorded = attributes["pdno"]
+    if "samples" not in recorded:
         raise UserError(f"{path} holds predictions, not pairs; open it with xarray.open_zarr")
-    if attributes["pdno"]["schema"] != 1:
-        raise UserError(f"{path} has schema {attributes['pdno']['schema']}, this version reads schema 1; update pdno")
-    try:
-        for split in attributes["pdno"]["samples"]:
-            for name, array in zarr.open_group(path, path=split, mode="r").arrays():
-                expected = _chunks(array)
-                missing = sum(not (path / split / name / chunk).is_file() for chunk in expected)
-                if missing:
-                    raise UserError(
-                        f"{path}: {missing} of {len(expected)} chunks of {split}/{name} are missing; generate it again"
-                    )
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is damaged; generate it again ({error})") from error
+    if recorded["schema"] != 1:
+        raise UserError(f"{path} has schema {recorded['schema']}, this version reads schema 1; update pdno")
+    arrays = _arrays(path)
+    checksums = recorded.pop("checksums", None)
+    _check_names(path, recorded["samples"], arrays, checksums)
+    for name, array in arrays.items():
+        if missing := missing_chunks(path, name, array):
+            count = sum(1 for _ in chunk_files(path, name, array))
+            raise UserError(f"{path}: {missing} of {count} chunks of {name} are missing; generate it again")
+        if checksums is not None and _checksum(path, name, array) != checksums[name]:
+            raise UserError(f"{path}: {name!r} is damaged: its checksum is not the recorded one; generate it again")
     return attributes
 
 
-def _chunks(array: zarr.Array[Any]) -> list[str]:
-    """Return the names of the files that an array must have, relative to its folder."""
-    counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
-    return ["/".join(("c", *map(str, index))) for index in np.ndindex(*counts)]
+def _check_names(path: Path, samples: Mapping[str, int], arrays: Mapping[str, Any], recorded: Mapping[str, str] | None) -> None:
+    """Refuse a store with other arrays than were recorded, or with a split that has another name or number of samples."""
+    names = {f"{split}/{name}" for split in samples for name in ("a", "u")} if recorded is None else set(recorded)
+    missing, unknown = names - set(arrays), set() if recorded is None else set(arrays) - names
+    if missing or unknown or not set(samples) <= set(SPLITS):
+        reason = "has no" if missing else "has an unexpected"
+        which = min(missing or unknown or set(samples) - set(SPLITS))
+        raise UserError(f"{path} is damaged: it {reason} array {which!r}; generate it again, or get it again")
+    for split, count in samples.items():
+        shape = arrays[f"{split}/u"].shape
+        if shape[:1] != (count,):
+            raise UserError(f"{path} is damaged: {split}/u has shape {shape}, but {count} pairs were recorded; get it again")
+
+
+def _arrays(root: Path) -> dict[str, Any]:
+    """Return the arrays of a store by name, such as "train/u".
+
+    Raises:
+        UserError: if one of them cannot be opened safely.
+    """
+    with user_errors(root):
+        arrays = dict(open_arrays(root))
+    for name, array in arrays.items():
+        if isinstance(array, str):
+            raise UserError(f"{root} is damaged: {name!r} {array}; generate it again, or get it again")
+    return arrays
+
+
+def _checksum(root: Path, name: str, array: Any) -> str:
+    """Return the checksum of the metadata of an array and of the checksums of its chunks."""
+    digest = blake2b((root / name / "zarr.json").read_bytes(), digest_size=8)
+    for path in chunk_files(root, name, array):
+        with path.open("rb") as chunk:
+            chunk.seek(max(0, chunk.seek(0, os.SEEK_END) - CHECKSUM_BYTES))
+            digest.update(chunk.read())
+    return digest.hexdigest()
 
 
 def check_free(path: Path) -> None:
@@ -204,7 +249,7 @@ def check_free(path: Path) -> None:
     """
     if path.exists():
         raise UserError(f"{path} exists already and is never overwritten; choose another name")
-    if path.suffix in NOT_STORES:
+    if path.suffix not in (".zarr", ""):
         raise UserError(f"a store is a Zarr folder, and {path.name} has the suffix of another format; call it {path.stem}.zarr")
     if not path.parent.is_dir():
         problem = "is not a folder" if path.parent.exists() else "does not exist; create it first"
@@ -216,10 +261,18 @@ def check_free(path: Path) -> None:
 def _attributes(root: Path) -> dict[str, Any] | None:
     """Return the attributes of a store of pdno; None if it is not one, or its creation was interrupted."""
     try:
-        attributes = dict(zarr.open_group(root, mode="r").attrs)
+        attributes = dict(zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False).attrs)
+        recorded: Any = attributes.get("pdno")
+        recorded = json.loads(recorded) if isinstance(recorded, str) else recorded
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return attributes if "pdno" in attributes else None
+    return {**attributes, "pdno": dict(recorded)} if isinstance(recorded, dict) else None
+
+
+def _put_attributes(root: Path, layout: Layout, attributes: Mapping[str, Any]) -> None:
+    """Write the attributes of a store; as text where xarray opens its root, so that it can write them to netCDF."""
+    text = {key: json.dumps(value) if "" in layout.arrays else value for key, value in attributes.items()}
+    zarr.open_group(root, mode="r+", zarr_format=3, use_consolidated=False).attrs.put(text)
 
 
 def _clear(folder: Path) -> None:
@@ -238,7 +291,7 @@ def _create(root: Path, layout: Layout) -> None:
     for split, arrays in layout.arrays.items():
         group = store.create_group(split) if split else store
         for name, nodes in layout.coordinates[split].items():
-            group.create_array(name, data=nodes, dimension_names=(name,))
+            group.create_array(name, shape=nodes.shape, dtype=nodes.dtype, compressors=[CODEC], dimension_names=(name,))
         for name, spec in arrays.items():
             group.create_array(
                 name,
@@ -246,9 +299,10 @@ def _create(root: Path, layout: Layout) -> None:
                 chunks=(layout.block, *spec.shape),
                 dtype=spec.dtype,
                 fill_value=np.nan if np.dtype(spec.dtype).kind == "f" else 0,
-                compressors=[ZstdCodec(level=3, checksum=True)],
+                compressors=[CODEC],
                 dimension_names=spec.dims,
-                config={"write_empty_chunks": True},  # every chunk is a file, so that a missing one is detected
                 attributes={"long_name": spec.meaning} if spec.meaning else None,
             )
-    store.attrs.put(dict(layout.attributes))  # last: a store with attributes was created completely
+    for split, coordinates in layout.coordinates.items():
+        write(root, split, 0, coordinates)
+    _put_attributes(root, layout, layout.attributes)  # last: a store with attributes was created completely

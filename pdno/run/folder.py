@@ -50,7 +50,8 @@ def data_of(run: Path) -> Dataset:
         raise UserError(f"the data file {section.file} of {run} no longer exists; pass the data file to use")
     names = dict(section.options)
     test, mask, cache = (names.pop(name, None) for name in ("test_file", "mask", "cache"))
-    data = open_selected(Path(section.file), Selection(**names) if names else None, test, mask, cache)
+    # The folder of a cache may be anywhere and the run be foreign: it is read, never written.
+    data = open_selected(Path(section.file), Selection(**names) if names else None, test, mask, cache, fill=False)
     split = data.split(section.validation, section.test, section.seed)
     counts = {name: len(pairs) for name, pairs in split.splits().items()}
     if counts != section.pairs:

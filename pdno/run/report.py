@@ -312,16 +312,14 @@ def _others(arrays: Mapping[str, Array]) -> Drawings:
 
 
 def _training(run: Path, metadata: Mapping[str, Any]) -> Drawings:
-    """Plot the losses of the mean model, if it is a network, and of the diffusion model."""
-    rejected = not metadata["deterministic"] and metadata["evaluations"] == 0
+    """Plot the losses of the networks that the model has: its mean model and its diffusion model."""
     selected = [trial["name"].replace(", ", "-") for trial in metadata.get("leaderboard", ()) if trial.get("selected")]
-    networks = {
-        **dict.fromkeys(selected, "Mean model: "),
-        "": "Diffusion model (not selected): " if rejected else "Diffusion model: " if selected else "",
-    }
+    networks = {f"Mean model{f' ({name})' if len(selected) > 1 else ''}: ": RunFolder(run).trial(name) for name in selected}
+    if metadata["deterministic"] or metadata["evaluations"]:
+        networks["Diffusion model: " if selected else ""] = RunFolder(run)
     drawings: Drawings = []
-    for folder, name in networks.items():
-        rows = read_rows(RunFolder(run / folder).metrics)
+    for name, folder in networks.items():
+        rows = read_rows(folder.metrics)
 
         def draw(theme: Any, rows: Any = rows) -> Figure:
             return plot.history(rows, theme=theme)

@@ -15,8 +15,11 @@
 Each network that is tried as mean model has a subfolder with its own checkpoint, metrics and times.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..errors import UserError
 
 __all__ = ["RunFolder"]
 
@@ -30,6 +33,16 @@ class RunFolder:
     """
 
     path: Path
+
+    def trial(self, name: str) -> "RunFolder":
+        """Return the subfolder of a network that was tried as mean model.
+
+        Raises:
+            UserError: if the name, which may come from a file, is a path.
+        """
+        if not re.fullmatch(r"[\w-]+", name):
+            raise UserError(f"{name!r} is not the name of a candidate for the mean model; {self.path} is damaged")
+        return RunFolder(self.path / name)
 
     @property
     def config(self) -> Path:

@@ -9,6 +9,8 @@ import pytest
 import pdno
 from pdno import UserError
 from pdno.data import formats
+from pdno.data.open import open_selected
+from pdno.data.selection import Selection
 
 
 def test_an_interrupted_download_beside_a_file_is_ignored(tmp_path) -> None:
@@ -54,6 +56,18 @@ def test_a_cache_serves_data_larger_than_the_memory_allowed(tmp_path) -> None:
     before = [file.stat().st_mtime_ns for file in files]
     pdno.open(tmp_path / "d.npz", **names, budget=60_000, cache=tmp_path / "cache")
     assert [file.stat().st_mtime_ns for file in files] == before  # written once
+
+
+def test_a_cache_that_must_not_be_written_is_read_if_it_is_there(tmp_path) -> None:
+    a = np.random.default_rng(5).random((40, 30))
+    np.savez(tmp_path / "d.npz", a=a, u=a)
+    options = {"selection": Selection("a", "u"), "cache": tmp_path / "cache"}
+    np.testing.assert_array_equal(open_selected(tmp_path / "d.npz", **options, fill=False).train.u[:, 0], a)
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(UserError, match="GB are allowed"):
+        open_selected(tmp_path / "d.npz", **options, budget=10_000, fill=False)
+    open_selected(tmp_path / "d.npz", **options)
+    assert not open_selected(tmp_path / "d.npz", **options, budget=10_000, fill=False).train.u.flags.owndata  # mapped
 
 
 class Evil:

@@ -1,5 +1,6 @@
 """The store after kills, interruptions and damage: it has the same bytes in the end, or there is a clear message."""
 
+import json
 import os
 import shutil
 import signal
@@ -238,7 +239,7 @@ def test_damage_to_a_complete_store_is_detected(tmp_path) -> None:
     flipped[len(flipped) // 2] ^= 4
     for damaged in (bytes(flipped), whole[:-20], b""):
         chunk.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"'u' .* is damaged"):
+        with pytest.raises(UserError, match=r"u' .*is damaged"):
             pdno.open(store).train.u  # noqa: B018
     chunk.write_bytes(whole)
     assert np.isfinite(pdno.open(store).train.u).all()
@@ -269,3 +270,53 @@ def test_a_store_of_a_later_version_is_refused_by_name(tmp_path) -> None:
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(UserError, match="schema 2"):
         pdno.open(tmp_path / "d.zarr")
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_store_has_the_arrays_that_were_written(tmp_path) -> None:
+    """An array less, one more or another one: all chunks are valid, but they are not those that were written."""
+    path = tmp_path / "d.zarr"
+    pdno.generate(SMALL, train=8, test=4, noise="gaussian:0.1", out=path)
+    u_eta = path / "test" / "u_eta"
+    u_eta.rename(tmp_path / "kept")
+    with pytest.raises(UserError, match="has no array 'test/u_eta'"):
+        pdno.open(path)
+    shutil.copytree(path / "test" / "u", u_eta)
+    with pytest.raises(UserError, match=r"'test/u_eta' is damaged: its checksum"):
+        pdno.open(path)
+    shutil.rmtree(u_eta)
+    (tmp_path / "kept").rename(u_eta)
+    shutil.copytree(u_eta, path / "train" / "u_eta")
+    with pytest.raises(UserError, match="unexpected array 'train/u_eta'"):
+        pdno.open(path)
+    shutil.rmtree(path / "train" / "u_eta")
+    assert len(pdno.open(path).train) == 8
+    shutil.copy(path / "train/u/c/0/0/0/0", path / "train/u/c/1/0/0/0")
+    with pytest.raises(UserError, match=r"'train/u' is damaged: its checksum"):
+        pdno.open(path)
+
+
+def test_a_store_without_checksums_is_read(tmp_path) -> None:
+    """Stores of earlier versions record no arrays."""
+    path = tmp_path / "d.zarr"
+    data = pdno.generate(SMALL, train=2, test=1, out=path)
+    metadata = json.loads((path / "zarr.json").read_text())
+    assert set(metadata["attributes"]["pdno"].pop("checksums")) == {f"{s}/{n}" for s in ("train", "test") for n in "auxy"}
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    np.testing.assert_array_equal(pdno.open(path).train.u, data.train.u)
+    shutil.rmtree(path / "test" / "u")
+    with pytest.raises(UserError, match="has no array 'test/u'"):
+        pdno.open(path)
+
+
+def test_a_chunk_of_zeros_is_written(tmp_path) -> None:
+    """Zarr omits chunks that contain the fill value only, which would look like missing ones."""
+    pairs = pdno.Pairs.of(np.ones((4, 8)), np.ones((4, 8)), group=np.zeros(4))
+    pdno.Dataset(pairs, pairs[:0], {"schema": 1, "name": "d"}).save(tmp_path / "d.zarr")
+    assert pdno.open(tmp_path / "d.zarr").train.group.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.nc", "p.txt"])
+def test_a_store_is_not_written_under_the_name_of_another_format(name, tmp_path) -> None:
+    with pytest.raises(UserError, match=r"call it p\.zarr"):
+        pdno.data.store.check_free(tmp_path / name)

@@ -266,3 +266,11 @@ def test_training_time_is_summed_over_sessions(tmp_path) -> None:
     )
     assert evaluating._training_seconds(tmp_path) == 5 + 3
     assert evaluating._training_seconds(tmp_path / "nowhere") is None
+
+
+def test_a_foreign_run_writes_nowhere_else(run, tmp_path) -> None:
+    """The folder of a cache that config.toml names is read, not written."""
+    config = Path("run/config.toml")
+    config.write_text(config.read_text().replace('"a" = "force"', f'"a" = "force", "cache" = "{tmp_path / "elsewhere"}"'))
+    assert data_of(run).train.a.shape[1:] == (1, 16)
+    assert not (tmp_path / "elsewhere").exists()

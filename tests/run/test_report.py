@@ -177,16 +177,27 @@ def test_report_of_a_deterministic_baseline(tmp_path, monkeypatch, capsys, no_pi
 
 
 def test_captions_of_losses(tmp_path) -> None:
-    """Only the selected mean model and the diffusion model have a plot."""
+    """Only networks of the model have a plot: the selected mean model, and the diffusion model unless it was dropped."""
     for folder in ("", "slim", "slim-short"):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}\n')
     leaderboard = [{"name": "slim, short"}, {"name": "slim", "selected": True}]
     metadata = {"deterministic": False, "evaluations": 0, "leaderboard": leaderboard}
     captions = [caption.split(":")[0] for _, caption in report._training(tmp_path, metadata)]
-    assert captions == ["Mean model", "Diffusion model (not selected)"]
+    assert captions == ["Mean model"]  # the diffusion model was not selected
+    used = {**metadata, "evaluations": 20}
+    assert [caption.split(":")[0] for _, caption in report._training(tmp_path, used)] == ["Mean model", "Diffusion model"]
     plain = {**metadata, "evaluations": 20, "leaderboard": []}
     assert [caption for _, caption in report._training(tmp_path, plain)] == ["Training and validation loss."]
+
+
+@pytest.mark.parametrize("name", ["../secret", "..", "a/b", ""])
+def test_the_name_of_a_candidate_is_not_a_path(name, tmp_path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}\n')
+    metadata = {"deterministic": False, "evaluations": 0, "leaderboard": [{"name": name, "selected": True}]}
+    with pytest.raises(UserError, match="is not the name of a candidate"):
+        report._training(tmp_path / "run", metadata)
 
 
 def test_old_names_in_results_and_arrays_are_replaced(noisy, tmp_path, no_pictures) -> None:

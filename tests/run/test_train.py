@@ -1,5 +1,6 @@
 """`pdno train` and `pdno predict` as a user meets them: from a file to a prediction, and what is said when that cannot be."""
 
+import json
 import os
 import shlex
 import tomllib
@@ -155,7 +156,7 @@ def test_blocks_of_a_prediction_are_those_of_one_call(done, say) -> None:
     expected = pdno.load(done / "run").predict(a, members=2, steps=2, seed=7, quantiles=(0.25,))
     np.testing.assert_array_equal(found["mean"], expected.mean)
     np.testing.assert_array_equal(found["quantile_0.25"], expected.quantile(0.25))
-    assert found.attrs["pdno"]["steps"] == 2
+    assert json.loads(found.attrs["pdno"])["steps"] == 2
 
 
 def test_a_prediction_goes_on_where_it_was(done, tmp_path, monkeypatch) -> None:

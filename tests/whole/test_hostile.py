@@ -19,7 +19,8 @@ import torch
 import zarr
 from scipy.io import netcdf_file
 
-from pdno import UserError
+import pdno
+from pdno import Dataset, Pairs, UserError
 from pdno.data.formats import SUFFIXES, child, contents, parent, write
 
 SMALL = 2**20
@@ -106,6 +107,41 @@ def test_the_pickle_codec_of_zarr_is_not_run(tmp_path, canary, place) -> None:
     with pytest.raises(UserError, match="codec 'pickle', which is not run"):
         contents(root)
     assert not Path(canary.path).exists()
+
+
+def test_a_store_of_pdno_is_read_by_the_same_rules(tmp_path, canary) -> None:
+    """Its codecs are checked, in either version of Zarr, and its links."""
+    path = tmp_path / "d.zarr"
+    pairs = Pairs.of(U, U)
+    Dataset(pairs, pairs, {"schema": 1, "name": "d"}).save(path)
+    array = path / "train" / "u"
+    chunk, kept = array / "c/0/0/0", tmp_path / "kept"
+    chunk.rename(kept)
+    chunk.symlink_to(kept)
+    with pytest.raises(UserError, match="train/u/c/0/0/0 is a link out of the folder"):
+        pdno.open(path)
+    shutil.rmtree(array)
+    zarr.create_array(array, shape=(6, 1, 5), chunks=(6, 1, 5), dtype="f8", zarr_format=2, compressors=None, filters=None)
+    metadata = json.loads((array / ".zarray").read_text())
+    (array / ".zarray").write_text(json.dumps({**metadata, "filters": [{"id": "pickle"}]}))
+    (array / "0.0.0").write_bytes(pickle.dumps(canary))
+    with pytest.raises(UserError, match="'train/u' is stored by the codec 'pickle', which is not run"):
+        pdno.open(path)
+    assert not Path(canary.path).exists()
+
+
+def test_an_array_in_both_versions_of_zarr_is_read_as_it_was_checked(tmp_path) -> None:
+    root = tmp_path / "u.zarr"
+    zarr.create_array(root, data=U, chunks=U.shape, zarr_format=3, compressors=None, filters=None)
+    metadata = json.loads((root / "zarr.json").read_text())
+    metadata["codecs"].insert(0, {"name": "numcodecs.pickle", "configuration": {}})
+    (root / "zarr.json").write_text(json.dumps(metadata))
+    zarr.create_array(tmp_path / "v", data=U, chunks=U.shape, zarr_format=2, compressors=None, filters=None)
+    for name in (".zarray", "0.0"):
+        shutil.copy(tmp_path / "v" / name, root / name)
+    found = contents(root)
+    assert "codec 'numcodecs.pickle'" in found.notes[0]
+    np.testing.assert_array_equal(found.entries["u"].read(slice(None)), U)
 
 
 @pytest.fixture(scope="module")
