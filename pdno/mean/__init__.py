@@ -9,6 +9,7 @@ from .linear import Linear
 from .lowfidelity import LowFidelity
 from .network import Network
 from .physics import Physics
+from .process import Process
 from .sum import Sum
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Network",
     "Physics",
     "Posterior",
+    "Process",
     "Sum",
     "mean_from_state",
     "mean_of",

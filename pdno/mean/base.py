@@ -9,6 +9,7 @@ of new inputs, whereas in-sample residuals are too small.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -23,7 +24,18 @@ from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
 from ..work.state import State
 
-__all__ = ["Mean", "Posterior", "checked", "inputs", "named_state", "out_of_fold", "pairs_of", "refitted"]
+__all__ = [
+    "Components",
+    "Componentwise",
+    "Mean",
+    "Posterior",
+    "checked",
+    "inputs",
+    "named_state",
+    "out_of_fold",
+    "pairs_of",
+    "refitted",
+]
 
 AXES = ("x", "y", "z", "t")  # names where none are given
 
@@ -133,6 +145,45 @@ class Posterior(ABC):
     @abstractmethod
     def uncertainty(self, a: Array, scalars: Array | None = None) -> tuple[Array, Array]:
         """Return the standard deviations of the noise and of m(a), both in the shape of u."""
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Errors of predictions along some fields: Σ_k std_k ξ_k φ_k with uncorrelated ξ of unit variance, and a rest.
+
+    Args:
+        fields: φ, (component, channel, *grid).
+        directions: from which a field has its numbers, (component, channel, *grid).
+        std: of the numbers for each input, (sample, component).
+    """
+
+    fields: Array
+    directions: Array
+    std: Array
+
+    def __getitem__(self, rows: slice | Ints) -> "Components":
+        return replace(self, std=self.std[rows])
+
+    def numbers(self, values: Array) -> Array:
+        """Return the numbers of fields (sample, channel, *grid): (sample, component)."""
+        axes = range(1, values.ndim)
+        return np.asarray(np.tensordot(values, self.directions, (axes, axes)))
+
+    def restored(self, numbers: Array) -> Array:
+        """Return Σ_k numbers_k φ_k."""
+        return np.tensordot(numbers, self.fields, 1)
+
+
+class Componentwise(ABC):
+    """A mean whose posterior distribution is that of the numbers of some fields."""
+
+    @abstractmethod
+    def components(self, a: Array, scalars: Array | None = None) -> Components:
+        """Return the posterior of new outputs, noise included."""
+
+    @abstractmethod
+    def left_out_components(self) -> Components:
+        """Return the posterior of the pairs of the latest call of `residuals`, each without itself."""
 
 
 def _size(arrays: Mapping[str, Array]) -> int:

@@ -12,12 +12,13 @@ from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
 from .network import Network
+from .process.process import Process
 from .sum import Sum
 
 __all__ = ["MEANS", "mean_from_state", "mean_of"]
 
-MEANS: dict[str, type[Any]] = {mean.name: mean for mean in (Constant, Linear, Kernel, Network, Sum)}
-WITHOUT_SYMMETRIES = ("linear",)  # means that take neither symmetries nor the kind of the axes
+MEANS: dict[str, type[Any]] = {mean.name: mean for mean in (Constant, Linear, Kernel, Process, Network, Sum)}
+WITHOUT_SYMMETRIES = ("linear", "process")  # means that take neither symmetries nor the kind of the axes
 
 
 def mean_of(mean: str | Mapping[str, Any] | Mean, **shared: Any) -> Mean:

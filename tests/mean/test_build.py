@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pdno import Training, UserError
-from pdno.mean import MEANS, Constant, Kernel, Linear, LowFidelity, Mean, Network, Sum, mean_from_state, mean_of
+from pdno.mean import MEANS, Constant, Kernel, Linear, LowFidelity, Mean, Network, Process, Sum, mean_from_state, mean_of
 from pdno.mean.base import named_state
 from pdno.mean.choice import Choice, Trial
 from pdno.work.folder import RunFolder
@@ -78,8 +78,8 @@ def test_instances_are_copied() -> None:
         ("kernle", r"mean 'kernle' is unknown; did you mean 'kernel'\? Expected one of auto, none, constant, linear"),
         (
             "auto",
-            "mean 'auto' is unknown; expected one of constant, linear, kernel, network, sum, unet, fno, slim, spectral, local, "
-            "small, small-local, small-fno$",
+            "mean 'auto' is unknown; expected one of constant, linear, kernel, process, network, sum, unet, fno, slim, "
+            "spectral, local, small, small-local, small-fno$",
         ),
         ("zero", "mean 'zero' is unknown; expected one of .*fno$"),
         (3, "mean = 3: expected a name, a mapping of settings, or a pdno.mean.Mean"),
@@ -107,6 +107,7 @@ TRAINED = {
     "constant": lambda: Constant("scalar", kind=["periodic"]),
     "linear": lambda: Linear(degree=1),
     "kernel": lambda: Kernel("rq", symmetries="reflection"),
+    "process": lambda: Process(most=15),
     "network": lambda: Network(SLIM, training=SHORT),
     "sum": lambda: Sum(Constant(), Sum(Linear(smooth="cosines"), Kernel("matern52"))),
 }

@@ -10,7 +10,7 @@ from torch import nn
 
 import pdno
 from pdno.diffusion import SAMPLERS, Schedule
-from pdno.mean import Constant, Kernel, Linear, LowFidelity, Network, Sum, mean_from_state
+from pdno.mean import Constant, Kernel, Linear, LowFidelity, Network, Process, Sum, mean_from_state
 from pdno.nn import NETWORKS
 from pdno.residual import Censored, Copula, Diffused, Exact, Gaussian, Resampled, Scaled, Statistics
 from pdno.testing import CheckFailed, check_law, check_mean, check_model, check_network, check_sampler
@@ -30,6 +30,7 @@ MEANS: dict[str, tuple[Any, Any]] = {
     "constant": (Constant, None),
     "linear": (Linear, None),
     "kernel": (lambda: Kernel("matern52"), None),
+    "process": (lambda: Process(most=20), None),
     "network": (lambda: Network(FNO, training=LOOP), None),
     "sum": (lambda: Sum(Linear(degree=1), Constant()), lambda state: Sum.from_state(state, mean_from_state)),
     "lowfidelity": (lambda: LowFidelity(cumulated), lambda state: LowFidelity.from_state(state, cumulated)),

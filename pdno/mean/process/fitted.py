@@ -1,0 +1,84 @@
+"""Coordinates of inputs, components of outputs and the processes between them, trained on some runs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from ..._typing import Array, Floats
+from ...work.state import State
+from .components import Basis, Coordinates
+from .regression import Hyper, Regression, select
+
+__all__ = ["Fitted"]
+
+MOST_OUTPUTS = 30  # components of outputs
+LEAST_SHARE = 1e-8  # of the variance of outputs, that a component has
+RUNS_PER_COMPONENT = 2  # at least: the last components of few runs are single runs
+NUMBERS = 2**26  # of the inverse matrices of all processes
+SELECTING = 100  # runs on which kernels are selected
+REFINING = 300  # runs on which lengths and nuggets are refined
+REFINING_STEPS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Processes that are conditioned on runs.
+
+    Args:
+        coordinates: of inputs.
+        basis: of outputs.
+        hyper: hyper-parameters of the processes.
+        x: coordinates of the runs, (run, coordinate).
+        y: their numbers, (run, component).
+        rest: standard deviation of what the components leave of outputs, (channel, *grid).
+    """
+
+    coordinates: Coordinates
+    basis: Basis
+    hyper: Hyper
+    x: Floats
+    y: Floats
+    rest: Floats
+
+    @classmethod
+    def of(cls, a: Floats, u: Floats, s: Floats, start: Self | None = None) -> Self:
+        """Train on runs; with `start`, its coordinates are used, and its hyper-parameters are refined."""
+        n = len(u)
+        most = min(MOST_OUTPUTS, max(1, n // RUNS_PER_COMPONENT), max(1, NUMBERS // n**2))
+        coordinates = Coordinates.of(a, s) if start is None else start.coordinates
+        basis = Basis.of(u, most if start is None else min(most, start.y.shape[1]), LEAST_SHARE)
+        x, y = coordinates(a, s), basis.numbers(u)
+        hyper = select(x[:SELECTING], y[:SELECTING]) if start is None else start.hyper.first(y.shape[1])
+        if start is not None or n > SELECTING:
+            hyper = select(x[:REFINING], y[:REFINING], hyper, REFINING_STEPS)
+        left = np.square(u - basis.restored(y)).sum(axis=0) / max(n - 1 - y.shape[1], 1)
+        return cls(coordinates, basis, hyper, x, y, np.sqrt(left))
+
+    @cached_property
+    def regression(self) -> Regression:
+        """The processes."""
+        return Regression(self.x, self.y, self.hyper)
+
+    def __call__(self, a: Array, s: Array) -> Floats:
+        """Return m(a)."""
+        return self.basis.restored(self.regression(self.coordinates(a, s))[0])
+
+    def variances(self, a: Array, s: Array) -> tuple[Floats, Floats]:
+        """Return the variances of the numbers by the nuggets and of their means, (component,) and (sample, component)."""
+        size = self.regression.variance
+        return self.hyper.nugget * size, self.regression(self.coordinates(a, s))[1] * size
+
+    def state(self) -> State:
+        """Return all arrays, to be saved."""
+        arrays = {"x": self.x, "y": self.y, "rest": self.rest, "kernel": self.hyper.kernel, "log": self.hyper.log}
+        return State({}, arrays, {"coordinates": self.coordinates.state(), "basis": self.basis.state()})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Restore what `state` returned."""
+        arrays = {name: np.array(values) for name, values in state.arrays.items()}
+        hyper = Hyper(arrays["kernel"].astype(np.int64), arrays["log"])
+        parts = Coordinates.from_state(state.parts["coordinates"]), Basis.from_state(state.parts["basis"])
+        return cls(*parts, hyper, arrays["x"], arrays["y"], arrays["rest"])
