@@ -214,7 +214,8 @@ def refitted(
     out = np.empty(u.shape)
     for kept, left in folds(len(u), count, group, seed):
         s, s_left = (None, None) if scalars is None else (scalars[kept], scalars[left])
-        pairs = pairs_of(a[kept], u[kept], s, None if mask is None else mask[kept])
+        some = None if group is None else group[kept]
+        pairs = pairs_of(a[kept], u[kept], s, None if mask is None else mask[kept], some)
         copy = deepcopy(mean).learn(pairs, None, Terms(seed, progress=False))
         out[left] = u[left] - copy(a[left], s_left)
     return out
@@ -265,7 +266,7 @@ def inputs(a: Array, scalars: Array | None = None) -> Floats:
     return flat if scalars is None else np.concatenate([flat, np.asarray(scalars, dtype=np.float64)], axis=1)
 
 
-def pairs_of(a: Array, u: Array, scalars: Array | None = None, mask: Mask | None = None) -> Pairs:
+def pairs_of(a: Array, u: Array, scalars: Array | None = None, mask: Mask | None = None, group: Ints | None = None) -> Pairs:
     """Return arrays (sample, channel, *grid) as pairs; the mask is True where u is observed."""
     axes = [AXES[: x.ndim - 2] for x in (a, u)]
     axes[0] = tuple(f"a_{x}" for x in axes[0]) if a.shape[2:] != u.shape[2:] else axes[0]
@@ -274,4 +275,6 @@ def pairs_of(a: Array, u: Array, scalars: Array | None = None, mask: Mask | None
         variables["scalars"] = ((SAMPLE, "parameter"), scalars)
     if mask is not None:
         variables["mask"] = (variables["u"][0], mask)
+    if group is not None:
+        variables["group"] = ((SAMPLE,), group)
     return Pairs(xr.Dataset(variables))

@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import Array
+from .._typing import Array, Ints
 from ..basis import Kind
 from ..data.pairs import Pairs
 from ..errors import UserError
+from ..evaluation.dependence import stderr_of_mean
 from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import depends_on_input, is_uncorrelated
 from ..learning.budget import Terms
@@ -333,14 +334,15 @@ class MeanSelection:
         """
         if not self.errors:
             raise UserError("; ".join(f"{trial.name}: {trial.description}" for trial in self.trials))
-        equal = _equal({name: errors for name, errors in self.errors.items() if names is None or name in names})
+        labels = None if self.held_out is None else self.held_out.labels()
+        equal = _equal({name: errors for name, errors in self.errors.items() if names is None or name in names}, labels)
         if len(equal) == 1 or self.held_out is None or self.held_out.mask is not None:
             return equal[0]
         residuals = {name: self.residuals[name] / self.unit_fields for name in equal}
         if not principal(residuals[equal[0]], 1)[1][0] > DOMINANT:
             return equal[0]
         left = {name: _mean_absolute(without_leading(r, SHARED), None) for name, r in residuals.items()}
-        return _equal(left)[0]
+        return _equal(left, labels)[0]
 
     @property
     def unit_fields(self) -> Array:
@@ -368,14 +370,16 @@ def _kind(name: str) -> str:
     return name.split("-")[0]
 
 
-def _equal(errors: Mapping[str, Array]) -> list[str]:
-    """Return the candidates whose errors, (pair, channel), are as small as the smallest one but for chance, cheapest first."""
+def _equal(errors: Mapping[str, Array], labels: Ints | None) -> list[str]:
+    """Return the candidates whose errors, (pair, channel), are as small as the smallest one but for chance, cheapest first.
+
+    Pairs with equal labels, (pair,), are not independent.
+    """
     leader = min(errors, key=lambda name: float(errors[name].mean()))
     equal = []
     for name in errors:
         gain = (errors[name] - errors[leader]).mean(axis=1)
-        stderr = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-        if gain.mean() <= min(stderr, EQUAL * float(errors[leader].mean())):
+        if gain.mean() <= min(stderr_of_mean(gain, labels), EQUAL * float(errors[leader].mean())):
             equal.append(name)
     return equal
 

@@ -28,7 +28,7 @@ from ..errors import UserError, nearest
 from ..grid import Axis, Grid, interpolate
 from ..learning.budget import Terms
 from ..work.state import State
-from .base import Mean, checked, inputs, named_state
+from .base import Mean, checked, inputs, named_state, pairs_of
 from .build import mean_from_state
 from .linear.linear import Linear
 from .reuse import Reusable
@@ -328,5 +328,7 @@ def _best(a: Array, u: Array, moved: Mapping[str, Array], scalars: Array | None,
         return candidates[0]
     affine, flat = Linear(log=False, degree=1, sparse=False), u.reshape(*u.shape[:2], -1)
     targets = [u - moved[name] * _column(b, u.ndim) for name, b in candidates]
-    errors = [_relative(affine.residuals(a, target, scalars).reshape(flat.shape), flat) for target in targets]
+    labels = pairs_of(a, u, scalars).shared_labels()
+    group = None if labels is None or not labels.any() else labels
+    errors = [_relative(affine.residuals(a, target, scalars, group).reshape(flat.shape), flat) for target in targets]
     return candidates[int(np.argmin(errors))]

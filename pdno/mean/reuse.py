@@ -33,21 +33,23 @@ class Reusable:
     values: Array | None
 
     @classmethod
-    def of(cls, values: Array | None, a: Array, u: Array, scalars: Array | None, seed: int) -> Self:
+    def of(
+        cls, values: Array | None, a: Array, u: Array, scalars: Array | None, seed: int, labels: Array | None = None
+    ) -> Self:
         """Keep values that were computed from these arrays; None for "there are none, do not compute them again"."""
-        return cls(_digest(a, u, scalars, seed), values)
+        return cls(_digest(seed, a, u, scalars, labels), values)
 
-    def fits(self, a: Array, u: Array, scalars: Array | None, seed: int) -> bool:
+    def fits(self, a: Array, u: Array, scalars: Array | None, seed: int, labels: Array | None = None) -> bool:
         """Return whether the values were computed from the same arrays and seed."""
-        return self.digest == _digest(a, u, scalars, seed)
+        return self.digest == _digest(seed, a, u, scalars, labels)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
 
-def _digest(a: Array, u: Array, scalars: Array | None, seed: int) -> bytes:
-    digest = blake2b(str(seed).encode())
-    for values in (a, u) if scalars is None else (a, u, scalars):
+def _digest(seed: int, *arrays: Array | None) -> bytes:
+    digest = blake2b(f"{seed} {[values is None for values in arrays]}".encode())
+    for values in (values for values in arrays if values is not None):
         dense = np.ascontiguousarray(values)
         digest.update(f"{dense.shape} {dense.dtype.str}".encode())
         digest.update(dense.data if dense.size else b"")

@@ -7,17 +7,14 @@ too small, and those of a mean that interpolates would be zero. In the sum itsel
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import ClassVar, Self
-
-import numpy as np
 
 from .._typing import Array, Ints
 from ..data.pairs import Pairs
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..work.state import State
-from .base import Mean, inputs, named_state, out_of_fold, refitted
+from .base import Mean, named_state, out_of_fold, refitted
 
 __all__ = ["Sum", "described"]
 
@@ -25,7 +22,7 @@ __all__ = ["Sum", "described"]
 class Sum(Mean):
     """The sum of two means or more, in the order in which they are trained.
 
-    Pairs of equal inputs are left out together, so that the noise of repeated inputs is not taken for a dependence on them.
+    Pairs of a group, or of equal inputs, are left out together, so that what they share is not taken for a dependence on a.
     Out-of-fold residuals of all parts but the last are needed: put those first that have them in closed form. `residuals`
     refits the whole sum for each fold, which takes five times as long as `fit`.
 
@@ -49,12 +46,12 @@ class Sum(Mean):
 
     def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
         self._trained = False
-        same, left = _repeats(pairs.a, pairs.scalars), pairs
+        labels, left = pairs.shared_labels(), pairs
         for i, part in enumerate(self.parts):
             share = terms.left(1 / (len(self.parts) - i))
             part.learn(left, None, terms.below(f"part-{i}").within(share))
             if part is not self.parts[-1]:
-                left = left.with_outputs(out_of_fold(part, left, same, terms.seed))
+                left = left.with_outputs(out_of_fold(part, left, labels, terms.seed))
         self._trained = True
         return self
 
@@ -114,10 +111,3 @@ def described(mean: Mean) -> str:
 
 def _name(part: object) -> str:
     return part.name if isinstance(part, Mean) else repr(part)
-
-
-def _repeats(a: Array, scalars: Array | None) -> Ints | None:
-    """Return a number for each input, the same for equal inputs; None if all differ."""
-    numbers: dict[bytes, int] = {}
-    labels = [numbers.setdefault(blake2b(row.tobytes()).digest(), len(numbers)) for row in inputs(a, scalars)]
-    return None if len(numbers) == len(labels) else np.array(labels)

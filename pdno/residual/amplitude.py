@@ -4,8 +4,9 @@ r"""An input-dependent scale: residuals of regressions are seldom equally large 
 
 t being the size of the residual of one field relative to that of S ξ, φ(a) logarithms of size and roughness of the input and of
 m(a), scalars and their logarithms, and e the part that these do not explain, drawn from its training values. c and β are
-estimated by ridge regression, with the penalty of smallest leave-one-out error; these errors are also the values of e. If sizes
-vary no more than those of S ξ, t = 1, so that homoscedastic noise is modelled as such.
+estimated by ridge regression, with the penalty of smallest leave-one-out error; these errors are also the values of e. Fields
+of a group, or of equal inputs, are left out together. If sizes vary no more than those of S ξ, t = 1, so that homoscedastic
+noise is modelled as such.
 
 Nothing is extrapolated: features are clipped to the range seen in training, and t, with e and without, to the range of sizes.
 """
@@ -70,6 +71,7 @@ class Amplitude:
         seed: int = 0,
         mask: Array | None = None,
         drawn: Callable[[Array], Array] | None = None,
+        group: Ints | None = None,
     ) -> "Amplitude | None":
         """Estimate c, β and the values of e.
 
@@ -81,27 +83,29 @@ class Amplitude:
             seed: of the simulated fields S ξ that sizes are compared with.
             mask: True where residuals are observed; sizes are those of the observed values.
             drawn: maps white noise ξ to residuals with t = 1; default: S ξ.
+            group: labels; fields with the same label are left out together. Default: all are independent.
 
         Returns:
-            None if sizes vary no more than those of S ξ, or there are too few fields.
+            None if sizes vary no more than those of S ξ, or there are too few fields, or all are of one group.
         """
         sizes = _sizes(residuals, scale, mask)
         known = np.isfinite(sizes)
-        if known.sum() < FEWEST or not (sizes[known] > 0).all():
+        labels = np.unique(np.arange(len(sizes))[known] if group is None else group[known], return_inverse=True)[1].reshape(-1)
+        if known.sum() < FEWEST or labels.max() == 0 or not (sizes[known] > 0).all():
             return None
         log_t = np.log(sizes[known])
         noise = generator(seed, "amplitude", 0).standard_normal((SIMULATED, *residuals.shape[1:]))
         masks = None if mask is None else mask[np.resize(np.flatnonzero(known), SIMULATED)]
         by_chance = np.log(_sizes((drawn or scale.sqrt)(noise), scale, masks))
         variance = float(by_chance.var())
-        stderr = variance * np.sqrt(2 / len(log_t))
+        stderr = variance * np.sqrt(2 / (labels.max() + 1))
         if log_t.var(ddof=1) < 1.5 * variance + 3 * stderr:
             return None
         x = size_features(a, m, scalars)[known]
         centre, spread = x.mean(axis=0), x.std(axis=0)
         spread = np.where(spread > 1e-6, spread, np.inf)
         x = (x - centre) / spread
-        slope, rest = _ridge(x, log_t - log_t.mean())
+        slope, rest = _ridge(x, log_t - log_t.mean(), labels)
         kept = np.sqrt(max(0.0, 1 - variance / max(rest.var(), TINY)))  # scatter by chance is in ξ already
         rest, chance = np.sort(kept * (rest - rest.mean())), by_chance.mean()
         bounds = np.array([log_t.min(), log_t.max()]) - chance
@@ -191,13 +195,26 @@ def size_features(a: Array, m: Array, scalars: Array | None) -> Array:
     return np.stack(columns, axis=1)
 
 
-def _ridge(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the coefficients with the penalty of smallest leave-one-out error, and these errors."""
+def _ridge(x: Array, y: Array, labels: Ints) -> tuple[Array, Array]:
+    """Return the coefficients with the penalty of smallest leave-one-out error, and these errors.
+
+    Args:
+        x, y: centred features and values, (sample, feature) and (sample,).
+        labels: numbers from 0; samples with the same label are left out together.
+    """
     left, s, right = np.linalg.svd(x, full_matrices=False)
+    order = np.argsort(labels, kind="stable")
+    begins = np.searchsorted(labels[order], np.arange(labels.max() + 1))
+    columns = np.concatenate([left, np.full((len(y), 1), len(y) ** -0.5)], axis=1)  # the last is that of the constant
 
     def fit(penalty: float) -> tuple[Array, Array]:
         shrink = s**2 / (s**2 + penalty)
-        errors = (y - left @ (shrink * (left.T @ y))) / (1 - (left**2) @ shrink - 1 / len(y))
+        b = columns * np.sqrt(np.append(shrink, 1.0))  # the hat matrix is H = B Bᵀ
+        inside = y - b @ (b.T @ y)
+        grams = np.add.reduceat((b[:, :, None] * b[:, None, :])[order], begins)  # B_IᵀB_I of the rows I of each label
+        moments = np.add.reduceat((b * inside[:, None])[order], begins)
+        solved = np.linalg.solve(np.eye(b.shape[1]) - grams, moments[:, :, None])[:, :, 0]
+        errors = inside + (b * solved[labels]).sum(axis=1)  # (1 − H_II)⁻¹ of residuals, by Woodbury's formula
         return right.T @ (s / (s**2 + penalty) * (left.T @ y)), errors
 
     fits = [fit(penalty) for penalty in len(y) * np.logspace(-4, 3, 15)]

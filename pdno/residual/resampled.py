@@ -38,7 +38,8 @@ class Resampled(ResidualLaw):
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         values, inputs, mask = residuals.values, residuals.inputs, residuals.mask
         scale = estimate_scale(values, "scalar", mask, group=residuals.groups())
-        self._amplitude = Amplitude.of(values, scale, inputs.a, inputs.mean, inputs.scalars, terms.seed, mask)
+        fields, group = (inputs.a, inputs.mean, inputs.scalars), residuals.groups()
+        self._amplitude = Amplitude.of(values, scale, *fields, terms.seed, mask, group=group)
         if self._amplitude is not None:
             values = values / self._sizes(inputs).reshape(-1, *(1,) * (values.ndim - 1))
         if mask is not None:

@@ -80,7 +80,8 @@ class Spread:
         """Return the spread with t(a), if sizes of these residuals vary more than by chance."""
         inputs, drawn = residuals.inputs, self._without_amplitude
         fields = inputs.a, inputs.mean, inputs.scalars
-        return replace(self, amplitude=Amplitude.of(residuals.values, self.scale, *fields, seed, residuals.mask, drawn))
+        group = residuals.groups()
+        return replace(self, amplitude=Amplitude.of(residuals.values, self.scale, *fields, seed, residuals.mask, drawn, group))
 
     @cached_property
     def std(self) -> Array:

@@ -7,7 +7,10 @@ import pytest
 
 from pdno import UserError
 from pdno.data.split import folds
+from pdno.draw import generator
 from pdno.equation import Darcy
+from pdno.learning.budget import Terms
+from pdno.mean.base import pairs_of
 from pdno.mean.kernel.kernel import Kernel
 from tests.mean.kernels import fitted, inputs, refit
 
@@ -56,21 +59,40 @@ def test_residuals_of_averages_come_from_folds() -> None:
         np.testing.assert_allclose(residuals[out], (np.sin(a) - refit(kernel, a, np.sin(a), kept)(a))[out], atol=1e-12)
 
 
-@pytest.mark.parametrize("labels", [np.arange(30), np.repeat(np.arange(10), 3)], ids=["pairs", "groups"])
-def test_residuals_of_a_part(one_nugget, labels) -> None:
-    """Pairs outside the training part, with all of their group, are predicted by the whole part; others without their group."""
+def test_residuals_of_a_part(one_nugget) -> None:
+    """Pairs outside the training part are predicted by the whole part; others without themselves."""
     kernel, a, u = fitted(30, 0.1, most=20)
-    residuals = kernel.residuals(a, u, group=labels)
-    kept, out = kernel._sides(labels, 0)
-    assert not set(labels[kept]) & set(labels[out])
-    assert 18 <= len(kept) <= 20
-    part = refit(kernel, a, u, kept)
+    residuals = kernel.residuals(a, u)
+    kept = np.sort(generator(0, "kernel", 0).permutation(30)[:20])
+    part, out = refit(kernel, a, u, kept), np.setdiff1d(np.arange(30), kept)
     np.testing.assert_allclose(residuals[out], (u - part(a))[out], atol=1e-12)
-    for label in np.unique(labels[kept]):
-        other = refit(kernel, a, u, kept[labels[kept] != label])
-        np.testing.assert_allclose(residuals[labels == label], (u - other(a))[labels == label], rtol=1e-6, atol=1e-9)
-    if len(labels) == len(np.unique(labels)):
-        np.testing.assert_allclose(part(a), kernel(a), atol=1e-12)  # the part that the model itself was trained on
+    for i in kept:
+        other = refit(kernel, a, u, kept[kept != i])
+        np.testing.assert_allclose(residuals[i], (u - other(a))[i], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(part(a), kernel(a), atol=1e-12)  # the part that the model itself was trained on
+
+
+def test_residuals_of_a_part_with_groups_come_from_folds(one_nugget) -> None:
+    """Each fold is trained on as many pairs as the model, of as many groups as possible."""
+    kernel, a, u = fitted(30, 0.1, most=20)
+    labels, order = np.repeat(np.arange(10), 3), generator(0, "kernel", 0).permutation(30)
+    residuals = kernel.residuals(a, u, group=labels)
+    for kept, out in folds(30, 5, labels):
+        rows = np.sort(order[np.isin(order, kept)][:20])
+        np.testing.assert_allclose(residuals[out], (u - refit(kernel, a, u, rows)(a))[out], atol=1e-12)
+
+
+def test_repeated_inputs_are_left_out_together() -> None:
+    """Four repeats of each input are as good as one, also for the hyper-parameters."""
+    rng, x = np.random.default_rng(0), np.linspace(0, 1, 16)
+    p, q, w = rng.normal(size=(30, 4)), rng.normal(size=(200, 4)), rng.normal(size=(4, 16))
+    u, new = (np.sin(2 * z[:, :1] + x)[:, None] * np.exp(0.7 * z[:, 1:2])[:, None] for z in (p, q))
+    a, many = (p @ w)[:, None], pairs_of(np.repeat((p @ w)[:, None], 4, axis=0), np.repeat(u, 4, axis=0))
+    single, repeated = Kernel("matern52").fit(a, u), Kernel("matern52").learn(many, None, Terms(progress=False))
+    error, error_repeated = (np.sqrt(np.mean((each((q @ w)[:, None]) - new) ** 2)) for each in (single, repeated))
+    assert error_repeated == pytest.approx(error, rel=0.1)
+    left = repeated.residuals(many.a, many.u, group=many.labels())
+    assert np.sqrt(np.mean(left**2)) == pytest.approx(np.sqrt(np.mean(single.residuals(a, u) ** 2)), rel=0.1)
 
 
 @pytest.fixture

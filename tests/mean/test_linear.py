@@ -94,12 +94,13 @@ def test_rounding_is_no_input() -> None:
 
 
 def test_repeated_inputs() -> None:
-    """Ten inputs, each with twenty noisy outputs: predictions are the means of the twenty, as the penalty is small."""
-    a, clean = np.repeat(normal(10, 1, 40), 20, axis=0), 10 * np.repeat(normal(10, 1, 4, seed=1), 20, axis=0)
-    u = clean + 0.1 * normal(200, 1, 4, seed=2)
-    mean = Linear(**PLAIN).fit(a, u)
-    averages = u.reshape(10, 20, 1, 4).mean(axis=1)
-    np.testing.assert_allclose(mean(a[::20]), averages, atol=0.02)
+    """Inputs are left out with all of their outputs: what ten inputs do not predict is not interpolated, an affine map is."""
+    a, new = np.repeat(normal(10, 1, 40), 20, axis=0), normal(200, 1, 40, seed=3)
+    noise, unrelated = 0.1 * normal(200, 1, 4, seed=2), 10 * np.repeat(normal(10, 1, 4, seed=1), 20, axis=0)
+    predictions = Linear(**PLAIN).fit(a, unrelated + noise)(new)
+    assert predictions.std(axis=0).max() < 0.1 * unrelated.std()
+    affine = Linear(**PLAIN).fit(a[:, :, :3], a[:, :, :3] @ normal(3, 4) + noise)
+    np.testing.assert_allclose(affine(new[:, :, :3]), new[:, :, :3] @ normal(3, 4), atol=0.2)
 
 
 def test_outputs_without_a_grid() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdno.residual.amplitude import Amplitude
+from pdno.residual.amplitude import Amplitude, _ridge
 from pdno.residual.estimate import estimate_scale
 
 X = np.linspace(0, 2 * np.pi, 64)
@@ -126,6 +126,40 @@ def test_sizes_are_within_those_seen(unexplained) -> None:
         assert each.min() >= 0.99 * seen.min()
     again = Amplitude.from_state(amplitude.state())
     np.testing.assert_array_equal(again(far, far**2), sizes)
+
+
+def test_fields_of_a_group_are_left_out_together() -> None:
+    """Leave-one-out errors are those of refits without the group, constant included, and so is the penalty."""
+    rng, labels = np.random.default_rng(0), np.array([0, 1, 1, 2, 0, 3, 3, 3, 4, 5, 6, 2, 7, 8, 1])
+    x = rng.normal(size=(15, 3))
+    x -= x.mean(axis=0)
+    y = x[:, 0] + rng.normal(size=15)
+    y -= y.mean()
+    slope, errors = _ridge(x, y, labels)
+    candidates = []
+    for penalty in 15 * np.logspace(-4, 3, 15):
+        left = np.empty(15)
+        design, ridge = np.column_stack([np.ones(15), x]), penalty * np.diag([0.0, 1.0, 1.0, 1.0])
+        for label in np.unique(labels):
+            kept, out = design[labels != label], labels == label
+            left[out] = y[out] - design[out] @ np.linalg.solve(kept.T @ kept + ridge, kept.T @ y[labels != label])
+        candidates.append((np.square(left).sum(), left, np.linalg.solve(x.T @ x + penalty * np.eye(3), x.T @ y)))
+    _, expected, expected_slope = min(candidates, key=lambda each: each[0])
+    np.testing.assert_allclose(errors, expected, atol=1e-12)
+    np.testing.assert_allclose(slope, expected_slope, atol=1e-12)
+
+
+def test_sizes_of_repeated_inputs_are_not_learned_by_heart() -> None:
+    """Eight inputs with unrelated sizes, 25 fields of each: sizes at new inputs vary little, the rest as planted."""
+    rng = np.random.default_rng(1)
+    a = np.exp(rng.normal(size=(8, 1, 1))) * np.sin(X + rng.uniform(0, 6, (8, 1, 1)))
+    t, labels = np.exp(0.5 * rng.normal(size=8)), np.repeat(np.arange(8), 25)
+    residuals = t[labels, None, None] * rng.normal(size=(200, 1, 64))
+    amplitude = Amplitude.of(residuals, estimate_scale(residuals, "scalar"), a[labels], a[labels], group=labels)
+    assert amplitude is not None
+    new = np.exp(rng.normal(size=(300, 1, 1))) * np.sin(X + rng.uniform(0, 6, (300, 1, 1)))
+    assert np.log(amplitude(new, new)).std() < 0.05
+    assert amplitude.rest.std() > 0.9 * np.log(t).std()
 
 
 @pytest.mark.parametrize("count", [1, 5, 19])

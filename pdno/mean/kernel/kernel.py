@@ -15,8 +15,8 @@ different nuggets ν; in bands with no signal m is constant, and shrunk by the r
 
     r_I = P_II⁻¹ (P u)_I,        P = K_ν⁻¹ − K_ν⁻¹1 (1ᵀK_ν⁻¹1)⁻¹ 1ᵀK_ν⁻¹,        K_ν = K + ν,
 
-and Σ r² over some pairs selects κ, ℓ, s, α, ν, the weight of scalars, and whether logarithms of inputs are taken
-(`pdno.mean.kernel.search`).
+and Σ r² over some pairs, each left out together with all pairs of its group, or of its input, selects κ, ℓ, s, α, ν, the weight
+of scalars, and whether logarithms of inputs are taken (`pdno.mean.kernel.search`).
 
 **Symmetries** G (`pdno.symmetry`) with k(g a, g b) = k(a, b): regression on all copies (g a, g u) of the pairs has
 
@@ -45,13 +45,13 @@ from ...learning.budget import Terms
 from ...symmetry import Own, check
 from ...work.engine import memory_allowed
 from ...work.state import State
-from ..base import Mean, Posterior, checked
+from ..base import Mean, Posterior, checked, pairs_of
 from ..reuse import Reusable
 from .characters import Characters
 from .covariance import KERNELS, Features, Hyper, Units
 from .domain import Domain
 from .search import MOST_PAIRS, MOST_ROWS, Search
-from .solve import Labels, log_likelihood, regress
+from .solve import Labels, log_likelihood, regress, together, without_label
 from .variance import Variance
 
 __all__ = ["KERNELS", "Hyper", "Kernel", "log_likelihood"]
@@ -128,20 +128,21 @@ class Kernel(Mean, Posterior):
         self._domain = Domain.of(a.shape, u.shape, self.symmetries, self.kind, self.shifts)
         check(self._domain.elements, a[:1], u[:1])
         self._affordable, budget = None, terms.left_here() if self.budget is None else self.budget
-        order = generator(terms.seed, "kernel", 0).permutation(len(a))
+        order, labels = generator(terms.seed, "kernel", 0).permutation(len(a)), together(pairs.labels())
         search = Search(self._domain, self.kernel, self.log, budget)
-        selected = search.run(a, u, s, order[:MOST_PAIRS], self._count(len(a)))
+        selected = search.run(a, u, s, labels, order[:MOST_PAIRS], self._count(len(a)))
         self.hyper, self._affordable = selected.hyper, selected.affordable
         self._features = Features(selected.hyper, selected.units, self._domain.waves[0])
         self._split = self._domain.characters(selected.copied)
         self._arrays = {"level": selected.level, "nuggets": selected.nuggets}
         rows = np.sort(order[: self._count(len(a))])
-        left = self._solve(a[rows], u[rows], s[rows], np.arange(len(rows)))
+        left = self._solve(a[rows], u[rows], s[rows], together(labels[rows]))
         self.error = _relative_error(left, u[rows])
         numbers = [KERNELS.index(self.hyper.kernel), *self.hyper[1:], self.error, len(a), self._copied]
         self._arrays["numbers"] = np.array(numbers, dtype=np.float64)
-        if not constant and not self._averaged:
-            self._reusable = Reusable.of(left, *given, terms.seed)
+        group = pairs.shared_labels()
+        if not constant and not self._averaged and (group is None or len(rows) == len(a)):
+            self._reusable = Reusable.of(left, *given, terms.seed, group)
         return self
 
     def residuals(
@@ -155,27 +156,31 @@ class Kernel(Mean, Posterior):
     ) -> Array:
         """Return closed-form residuals without one pair, or group of pairs, with the hyper-parameters selected on all pairs.
 
-        Pairs that are not used for training are predicted by the others. If m is an average over symmetries, there are `count`
-        folds. On the training pairs without groups, the residuals are those that `learn` computed.
+        Pairs that are not used for training are predicted by the others. There are `count` folds if m is an average over
+        symmetries, or pairs have groups and not all are used for training. On the training pairs, the residuals are those that
+        `learn` computed.
         """
         if not self._arrays:
-            return shallow(self).fit(a, u, scalars, seed).residuals(a, u, scalars, group, count, seed)
-        reused = self._reused(a, u, scalars, seed) if group is None else None
-        a, u, s = checked(a, u, scalars)
+            pairs = pairs_of(a, u, scalars, group=group)
+            return shallow(self).learn(pairs, None, Terms(seed, progress=False)).residuals(a, u, scalars, group, count, seed)
         labels = np.arange(len(a)) if group is None else np.unique(group, return_inverse=True)[1].reshape(-1)
+        single = bool(labels.max() + 1 == len(labels))
+        reused = self._reused(a, u, scalars, seed, None if single else labels)
+        a, u, s = checked(a, u, scalars)
         if labels.max() == 0:
             raise UserError("all pairs are of one group, so that none would be left for training; provide at least two groups")
-        if self._averaged:
+        if self._averaged or not (single or self._count(len(a)) == len(a)):
             return self._folded(a, u, s, labels, count, seed)
         copy, left = shallow(self), np.empty(u.shape)
-        rows, others = self._sides(labels, seed)
+        order = generator(seed, "kernel", 0).permutation(len(a))
+        rows, others = (np.sort(part) for part in np.split(order, [self._count(len(a))]))
         left[rows] = copy._solve(a[rows], u[rows], s[rows], labels[rows]) if reused is None else reused
         left[others] = u[others] - copy(a[others], s[others])
         return left
 
-    def _reused(self, a: Array, u: Array, scalars: Array | None, seed: int) -> Array | None:
+    def _reused(self, a: Array, u: Array, scalars: Array | None, seed: int, labels: Labels | None) -> Array | None:
         """Return the residuals that `learn` computed from these arrays, once: they take as much memory as u."""
-        if self._reusable is None or not self._reusable.fits(a, u, scalars, seed):
+        if self._reusable is None or not self._reusable.fits(a, u, scalars, seed, labels):
             return None
         values, self._reusable = self._reusable.values, None
         return values
@@ -188,14 +193,6 @@ class Kernel(Mean, Posterior):
             copy._solve(a[rows], u[rows], s[rows], labels[rows])
             left[out] = u[out] - copy(a[out], s[out])
         return left
-
-    def _sides(self, labels: Labels, seed: int) -> tuple[Labels, Labels]:
-        """Return the rows to train on, in whole groups, and all others."""
-        order = generator(seed, "kernel", 0).permutation(int(labels.max()) + 1)
-        filled = np.cumsum(np.bincount(labels)[order])
-        some = order[: max(1, int((filled <= self._count(len(labels))).sum()))]
-        kept = np.isin(labels, some)
-        return np.flatnonzero(kept), np.flatnonzero(~kept)
 
     def __call__(self, a: Array, scalars: Array | None = None) -> Array:
         a, s = self._inputs(a, scalars)
@@ -341,7 +338,7 @@ class Kernel(Mean, Posterior):
             for i in range(-1, len(nuggets)):
                 at = (level == i) & live
                 if i < 0:  # no signal
-                    left += field(y[:n, at], at)
+                    left += field(without_label(y[:n, at], labels), at)
                     noise += np.square(field(y[:, at], at)).mean(axis=0)
                 if i < 0 or not at.any():
                     continue

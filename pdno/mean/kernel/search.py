@@ -22,7 +22,7 @@ from ...work.engine import memory_allowed
 from .characters import Characters
 from .covariance import KERNELS, Features, Hyper, Units, unit_of
 from .domain import Domain
-from .solve import MOST_NUGGETS, NUGGETS, Labels, project, regress, select_nuggets, total_error
+from .solve import MOST_NUGGETS, NUGGETS, Labels, project, regress, select_nuggets, together, total_error, without_label
 
 __all__ = ["MOST_PAIRS", "MOST_ROWS", "Search", "Selected"]
 
@@ -79,29 +79,30 @@ class Search:
     log: bool | None
     budget: float | None
 
-    def run(self, a: Floats, u: Floats, s: Floats, rows: Labels, pairs: int) -> Selected:
+    def run(self, a: Floats, u: Floats, s: Floats, labels: Labels, rows: Labels, pairs: int) -> Selected:
         """Select hyper-parameters and nuggets: without symmetries, then with them.
 
         Args:
             a, u, s: all pairs; s is (sample, parameter).
+            labels: equal for pairs that are left out together, (sample,).
             rows: of the pairs that the search may use, in random order.
             pairs: how many will be trained on.
         """
         end = math.inf if self.budget is None else time.monotonic() + self.budget
         stop = end if self.budget is None else end - (1 - SEARCH_SHARE) * self.budget
         units = self._units(a, s, rows)
-        a, u, s = a[rows], u[rows], s[rows]
+        a, u, s, labels = a[rows], u[rows], s[rows], labels[rows]
         split, m, scalars = self.domain.characters(False), min(COARSE, len(a)), s.shape[1] > 0
-        errors = errors_of(self.domain, split, units, a[:m], u[:m], s[:m])
+        errors = errors_of(self.domain, split, units, a[:m], u[:m], s[:m], labels[:m])
         hyper = self._coarse(errors, list(units), scalars, stop)
         if copied := self._may_copy(hyper, units[hyper.log], a[:4], s[:4], pairs):
             split = self.domain.characters(True)
         if copied or (len(a) > COARSE and time.monotonic() < stop):
             m = min(int(FINE / len(split.copies) / len(split.signs) ** (1 / 3)), len(a))  # as much work as FINE rows
-            errors = errors_of(self.domain, split, units, a[:m], u[:m], s[:m])
+            errors = errors_of(self.domain, split, units, a[:m], u[:m], s[:m], labels[:m])
             hyper = descend(hyper, errors, (0.5,), scalars, stop)
         if len(a) > FINE and not copied and time.monotonic() < stop:
-            m, errors = len(a), errors_of(self.domain, split, units, a, u, s)
+            m, errors = len(a), errors_of(self.domain, split, units, a, u, s, labels)
         begin = time.monotonic()
         level, nuggets = select_nuggets(errors(hyper, 1))
         affordable = self._affordable(m, time.monotonic() - begin, end, copied)
@@ -156,19 +157,22 @@ class Search:
         return max(pairs, int(pairs * (max(0.0, end - time.monotonic()) / (solves * one)) ** (1 / 3)))
 
 
-def errors_of(domain: Domain, split: Characters, units: Mapping[bool, Units], a: Floats, u: Floats, s: Floats) -> Errors:
+def errors_of(
+    domain: Domain, split: Characters, units: Mapping[bool, Units], a: Floats, u: Floats, s: Floats, labels: Labels
+) -> Errors:
     """Return the function (hyper, step) ↦ Σ r² in each band, (1 + nugget, band), for every step-th of NUGGETS.
 
-    The first row is that of a constant m: zero, or the mean of the other pairs, whichever is better in a band.
+    Pairs with equal labels are left out together. The first row is that of a constant m: zero, or the mean of the other pairs,
+    whichever is better in a band.
     """
     (waves, output_waves), bands = domain.waves, domain.bands
     unit = unit_of(u, (0, *range(2, u.ndim))).reshape(-1, *(1 for _ in output_waves))
-    centre, labels = domain.centre(u, split.elements), np.tile(np.arange(len(a)), len(split.copies))
-    parts = (*split.parts(u, centre), u, (u - centre) * len(a) / (len(a) - 1))
+    centre, labels = domain.centre(u, split.elements), together(labels)
+    parts = (*split.parts(u, centre), u, without_label(u - centre, labels))
     projected = [project(modes(part / unit, output_waves).reshape(len(part), -1), bands) for part in parts]
     (*targets, zero, about), of = [y for y, _ in projected], projected[0][1]
     constant = len(split.copies) * np.minimum(*(np.bincount(of, np.square(y).sum(axis=0)) for y in (zero, about)))
-    copies = [g.on_a(a) for g in split.elements]
+    copies, rows_of = [g.on_a(a) for g in split.elements], np.tile(labels, len(split.copies))
     modes_of = {log: [each.modes(x, s, log, waves) for x in copies] for log, each in units.items()}
 
     @cache
@@ -178,7 +182,7 @@ def errors_of(domain: Domain, split: Characters, units: Mapping[bool, Units], a:
         grams = split.matrices(lambda g: h.gram(phi, modes_of[h.log][split.elements.index(g)] * weights))
         rows = [constant]
         for nugget in NUGGETS[::step]:
-            left = [regress(k, y, nugget, i == 0, labels)[2] for i, (k, y) in enumerate(zip(grams, targets, strict=True))]
+            left = [regress(k, y, nugget, i == 0, rows_of)[2] for i, (k, y) in enumerate(zip(grams, targets, strict=True))]
             rows.append(np.bincount(of, np.square(left).sum(axis=(0, 1))))
         return np.stack(rows)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack
 
-from ..._typing import Floats
+from ..._typing import Floats, Ints
 from ...draw import generator
 from ...errors import UserError
 
@@ -20,7 +20,9 @@ __all__ = [
     "project",
     "regress",
     "select_nuggets",
+    "together",
     "total_error",
+    "without_label",
 ]
 
 NUGGETS = 10.0 ** np.arange(3, -9.5, -0.5)  # candidates for ν, descending
@@ -120,6 +122,20 @@ def regress(k: Floats, y: Floats, nugget: float, constant: bool, labels: Labels)
         block = lower + np.tril(lower, -1).swapaxes(1, 2)
         left[at] = coefficients[at] / block if size == 1 else np.linalg.solve(block, coefficients[at])
     return coefficients, mean, left
+
+
+def together(labels: Ints) -> Labels:
+    """Return labels as numbers from 0; all different if they are all equal, as no pair would be left."""
+    numbers = np.unique(labels, return_inverse=True)[1].reshape(-1)
+    return numbers if numbers.max() > 0 else np.arange(len(labels))
+
+
+def without_label(x: Floats, labels: Labels) -> Floats:
+    """Return the difference of centred values, (row, …), from the mean of all rows with another label."""
+    flat, size = x.reshape(len(x), -1), np.bincount(labels)
+    sums = np.zeros((len(size), flat.shape[1]))
+    np.add.at(sums, labels, flat)
+    return np.asarray((flat + sums[labels] / (len(x) - size[labels])[:, None]).reshape(x.shape))
 
 
 def cholesky_of(k: Floats, nugget: float) -> Floats:

@@ -4,8 +4,9 @@ r"""Affine maps from features of an input to the output, whose features and pena
 
 where φ are the values of a and the scalars, or their logarithms, and products of their leading components
 (`pdno.mean.linear.features`). B is estimated by ridge regression in modes of the output (`pdno.mean.linear.ridge`) or, if few
-inputs matter to each output, by least squares on those alone (`pdno.mean.linear.sparse`). Generalised cross-validation selects
-logarithms, products, the basis of modes and penalties; the sparse map is compared on one fold of five.
+inputs matter to each output, by least squares on those alone (`pdno.mean.linear.sparse`). Generalised cross-validation, or
+that on folds of whole groups of dependent pairs, selects logarithms, products, the basis of modes and penalties; the sparse map
+is compared on one fold of five.
 """
 
 from dataclasses import fields
@@ -103,9 +104,10 @@ class Linear(Mean):
         self._reusable: Reusable | None = None  # leave-one-out residuals of the training pairs
 
     def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
-        given = (pairs.a, pairs.filled, pairs.scalars, terms.seed)
-        (features, ridge), sparse = self._select(*given)
-        self._reusable = Reusable.of(None if sparse else ridge.left_out(), *given)
+        given, labels = (pairs.a, pairs.filled, pairs.scalars, terms.seed), _several(pairs.shared_labels())
+        (features, ridge), sparse = self._select(*given, labels)
+        left = None if sparse or labels is not None else ridge.left_out()
+        self._reusable = Reusable.of(left, *given) if labels is None else None
         self._features, self._map, self.score = sparse or (features, ridge.affine(), ridge.score)
         self.basis = "nodes" if sparse else ridge.basis
         self.penalties = np.zeros(0) if sparse else ridge.penalty
@@ -147,7 +149,7 @@ class Linear(Mean):
         if reusable is not None and reusable.fits(a, u, scalars, seed):
             self._reusable = None  # it takes as much memory as u
             return None if reusable.values is None else reusable.values.copy()
-        (_, ridge), sparse = self._select(a, u, scalars, seed)
+        (_, ridge), sparse = self._select(a, u, scalars, seed, None)
         return None if sparse else ridge.left_out()
 
     @property
@@ -216,7 +218,7 @@ class Linear(Mean):
             raise UserError("this linear mean has not been trained; call fit(a, u) first")
         return self._features
 
-    def _select(self, a: Array, u: Array, scalars: Array | None, seed: int) -> tuple[Fit, Sparse | None]:
+    def _select(self, a: Array, u: Array, scalars: Array | None, seed: int, labels: Ints | None) -> tuple[Fit, Sparse | None]:
         """Return the best ridge regression, and the sparse map if that is better; some of many pairs select the features."""
         a, u, s = checked(a, u, scalars)
         if not (x := inputs(a, s)).shape[1]:
@@ -226,17 +228,20 @@ class Linear(Mean):
         logarithms = self._logarithms(x, group)
         if min(x.shape) > MOST_PAIRS:
             rows = np.sort(generator(seed, "linear", 0).permutation(len(x))[:MOST_PAIRS])
-            best = self._fit(self._select_features(x[rows], u[rows], group, logarithms).features, x, u)
+            some = None if labels is None else labels[rows]
+            best = self._fit(self._select_features(x[rows], u[rows], group, logarithms, some).features, x, u, labels)
         else:
-            best = self._select_features(x, u, group, logarithms)
+            best = self._select_features(x, u, group, logarithms, labels)
         wanted = self.sparse is True or (self.sparse == "auto" and best.ridge.score > EXACT)
-        return best, self._sparse(best, x, u, seed) if wanted else None
+        return best, self._sparse(best, x, u, seed, labels) if wanted else None
 
-    def _select_features(self, x: Floats, u: Floats, group: NDArray[np.intp], logarithms: list[Mask]) -> Fit:
+    def _select_features(
+        self, x: Floats, u: Floats, group: NDArray[np.intp], logarithms: list[Mask], labels: Ints | None
+    ) -> Fit:
         """Return the best fit with and without logarithms and products; then other weights of its products are tried."""
         candidates: list[tuple[Fit, list[Features]]] = []
         for logged in logarithms:
-            plain = self._fit(Features.of(x, group, logged), x, u)
+            plain = self._fit(Features.of(x, group, logged), x, u, labels)
             products: list[Features] = []
             if self.degree == 2 or (self.degree == "auto" and plain.ridge.score > EXACT):
                 directions = plain.ridge.right[:, : self.components]
@@ -244,31 +249,32 @@ class Linear(Mean):
             if self.degree != 2 or not products:
                 candidates.append((plain, []))
             if products:
-                candidates.append((self._fit(products[0], x, u), products[1:]))
+                candidates.append((self._fit(products[0], x, u, labels), products[1:]))
             if plain.ridge.score < EXACT:
                 break
         best, others = min(candidates, key=lambda each: each[0].ridge.score)
         for features in others:
             if best.ridge.score > EXACT:
-                fit = self._fit(features, x, u)
+                fit = self._fit(features, x, u, labels)
                 best = fit if fit.ridge.score < best.ridge.score else best
         return best
 
-    def _fit(self, features: Features, x: Floats, u: Floats) -> Fit:
-        return Fit(features, Ridge.of(features(x), u, self._bases(u.shape[2:]), self._penalty))
+    def _fit(self, features: Features, x: Floats, u: Floats, labels: Ints | None) -> Fit:
+        return Fit(features, Ridge.of(features(x), u, self._bases(u.shape[2:]), self._penalty, labels))
 
-    def _sparse(self, fit: Fit, x: Floats, u: Floats, seed: int) -> Sparse | None:
+    def _sparse(self, fit: Fit, x: Floats, u: Floats, seed: int, labels: Ints | None) -> Sparse | None:
         """Return the sparse map, if it predicts a held-out fold better than ridge regression does, or was requested."""
         plain, flat = fit.features.plain(), u.reshape(len(u), -1)
         y = plain(x)
         whole = sparse_map(y, flat)
         if whole is None:
             return None
-        kept, left = next(folds(len(x), FOLDS, seed=seed))
+        kept, left = next(folds(len(x), FOLDS, labels, seed))
         trial = sparse_map(y[kept], flat[kept])
         if trial is None:
             return None
-        ridge = Ridge.of(fit.features(x[kept]), u[kept], (fit.ridge.basis,), self._penalty).affine()
+        some = None if labels is None else _several(labels[kept])
+        ridge = Ridge.of(fit.features(x[kept]), u[kept], (fit.ridge.basis,), self._penalty, some).affine()
         predictions = (trial(y[left]), ridge(fit.features(x[left])))
         error, of_ridge = (relative_error(each.reshape(u[left].shape), u[left]) for each in predictions)
         return None if self.sparse == "auto" and error >= of_ridge else Sparse(plain, whole, error)
@@ -293,6 +299,11 @@ class Linear(Mean):
         if self.log is False or not positive.any():
             return [none]
         return [positive[group]] if self.log is True else [none, positive[group]]
+
+
+def _several(labels: Ints | None) -> Ints | None:
+    """Return labels of dependent pairs; None if they are all equal, so that no pair would be left."""
+    return None if labels is None or (labels == labels[0]).all() else labels
 
 
 def _is(value: object, kind: Any) -> bool:

@@ -18,6 +18,9 @@ which are exact for the penalties that were selected on all pairs (and, if f₀ 
 and modes share λ and f₀ if their |k|², k being the index, has the same number of binary digits. These half octaves are wide
 enough that penalties are hardly selected by chance; λ = ∞ drops a band. The basis with the smallest GCV is selected.
 
+**Dependent pairs.** GCV leaves out one pair while others of its group, or of the same input, stay. For such pairs the error on
+folds of whole groups (`pdno.mean.linear.crossed`) takes the place of GCV.
+
 **Few pairs.** The GCV of a single mode may have its minimum at λ → 0 by chance. The likelihood of B ~ N(0, σ²/(nλ)), whose
 logarithm is −½(n − 1) log Σ_k (1 − f_k)(w_kᵀu)² + ½ Σ_k log(1 − f_k) for n − 1 numbers w_kᵀu, has no such minimum: λ is at
 least the value one step of the grid below the most likely one.
@@ -32,7 +35,10 @@ from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 from scipy.linalg import eigh_tridiagonal
 
-from ..._typing import Floats
+from ..._typing import Floats, Ints
+from ...data.split import folds
+from ...draw import generator
+from .crossed import Fold, fold_errors
 
 __all__ = ["BASES", "EXACT", "FINEST", "Affine", "Ridge", "relative_error"]
 
@@ -42,6 +48,9 @@ MEANS = np.linspace(1, 0, 11)  # candidates for f₀
 RANK = 1e-13  # relative to the largest s²: smaller ones are rounding error
 EXACT = 1e-24  # score, a fraction of the variance, below which nothing is left to improve
 SMALLEST = 1e-10  # divisor of leave-one-out residuals: with a smaller one they are not reliable
+FOLDS = 5  # of dependent pairs
+MOST_CROSSED = 1024  # dependent pairs that select penalties, if there are more
+CANCELLED = 1e-12  # error on folds, relative to the mean square of outputs, below which it is rounding error
 FINEST = 2048  # points along an axis up to which polynomials are tried, as their matrix has the square of that
 
 
@@ -81,7 +90,7 @@ class Ridge:
         band: number of the band of each mode, (mode,).
         penalty: λ of each band.
         kept: f₀ of each band.
-        score: GCV of a channel relative to its variance, averaged over channels.
+        score: GCV of a channel, or its error on folds, relative to its variance, averaged over channels.
     """
 
     shape: tuple[int, ...]
@@ -99,26 +108,35 @@ class Ridge:
     score: float
 
     @classmethod
-    def of(cls, phi: Floats, u: Floats, bases: Sequence[str] = BASES, penalty: float | None = None) -> "Ridge":
-        """Fit outputs in each of the bases; return the fit with the smallest GCV.
+    def of(
+        cls,
+        phi: Floats,
+        u: Floats,
+        bases: Sequence[str] = BASES,
+        penalty: float | None = None,
+        labels: Ints | None = None,
+    ) -> "Ridge":
+        """Fit outputs in each of the bases; return the fit with the smallest score.
 
         Args:
             phi: features, (sample, feature).
             u: outputs, (sample, channel, *grid).
             bases: to try.
             penalty: λ of all modes; None selects one for each band.
+            labels: equal for pairs that are held out together, (sample,); None if all are independent.
         """
         centre, shape, flat = phi.mean(axis=0), u.shape[1:], u.reshape(len(u), -1)
         left, values, right = decomposed(phi - centre)
         mean = flat.mean(axis=0, keepdims=True)
         coefficients = left.T @ (flat - mean)
         rest = flat - mean - left @ coefficients if len(values) < len(u) - 1 else np.zeros_like(mean)
-        size = _sizes(flat - mean, shape[0])
+        size, parts = _sizes(flat - mean, shape[0]), [] if labels is None else _folds(phi, flat, labels)
         fits: list[Ridge] = []
         for basis in bases:
             m, c, r = (transform(part, shape, basis) for part in (mean, coefficients, rest))
             band = bands(shape, basis)
-            selected, kept, errors = _penalties(len(u), values, m, c, r, band, basis == "nodes", penalty)
+            held_out = [_in_basis(fold, shape, basis) for fold in parts]
+            selected, kept, errors = _penalties(len(u), values, m, c, r, band, basis == "nodes", penalty, held_out)
             score = float((errors.reshape(shape[0], -1).sum(axis=1) / size).mean())
             fits.append(cls(shape, basis, centre, left, values, right, m, c, r, band, selected, kept, score))
             if score < EXACT:
@@ -208,6 +226,26 @@ def _sizes(centred: Floats, channels: int) -> Floats:
     return np.where(size > 0, size, 1.0)
 
 
+def _folds(phi: Floats, flat: Floats, labels: Ints) -> list[Fold]:
+    """Return the regressions without each fold of whole groups, of at most MOST_CROSSED pairs."""
+    some = np.sort(generator(0, "ridge", 0).permutation(len(phi))[:MOST_CROSSED])
+    parts: list[Fold] = []
+    if len(np.unique(labels[some])) < 2:
+        return parts
+    for kept, left in folds(len(some), FOLDS, labels[some]):
+        x, u = phi[some[kept]], flat[some[kept]]
+        centre, mean = x.mean(axis=0), u.mean(axis=0)
+        w, values, v = decomposed(x - centre)
+        rows = np.concatenate([np.ones((len(left), 1)), (phi[some[left]] - centre) @ (v / values)], axis=1)
+        parts.append(Fold(values, rows, np.concatenate([mean[None], w.T @ (u - mean)]), flat[some[left]], len(kept)))
+    return parts
+
+
+def _in_basis(fold: Fold, shape: tuple[int, ...], basis: str) -> Fold:
+    coefficients, outputs = (transform(values, shape, basis) for values in (fold.coefficients, fold.outputs))
+    return fold._replace(coefficients=coefficients, outputs=outputs)
+
+
 def _lost(values: Floats, penalty: Floats, n: int) -> Floats:
     """Return 1 − f = nλ / (s² + nλ): (k, penalty)."""
     finite = np.where(np.isinf(penalty), 1.0, n * penalty)
@@ -223,8 +261,9 @@ def _penalties(
     band: NDArray[np.intp],
     nodes: bool,
     given: float | None,
+    parts: list[Fold],
 ) -> tuple[Floats, Floats, Floats]:
-    """Return λ and f₀ of each band, and the GCV with them, summed over the modes of a band."""
+    """Return λ and f₀ of each band, and the GCV with them, or the error on folds, summed over the modes of a band."""
     penalties = PENALTIES if given is None else np.array([given])
     means = MEANS if given is None and not nodes and n > 1 else np.ones(1)
     member = band[:, None] == np.arange(band.max() + 1)
@@ -233,6 +272,9 @@ def _penalties(
     error = outside + np.square(lost).T @ squares + np.square(1 - means)[:, None, None] * (n * np.square(mean[0]) @ member)
     free = np.broadcast_to(n - 1 - len(s) + lost.sum(axis=0) + (1 - means)[:, None], error.shape[:2])[..., None]
     score = np.divide(n * error, np.square(free), out=np.full(error.shape, np.inf), where=free > 0)  # (f₀, λ, band)
+    if parts:
+        crossed, size = fold_errors(parts, lambda values, rows: _lost(values, penalties, rows), means, band)
+        score = np.where(crossed.min(axis=(0, 1)) > CANCELLED * size, crossed, score)
     with np.errstate(divide="ignore", invalid="ignore"):
         unlikely = max(n - 1, 1) * np.log(outside + lost.T @ squares) - np.log(lost).sum(axis=0)[:, None]
     unlikely[~(lost > 0).all(axis=0)] = np.inf
