@@ -2,7 +2,8 @@
 
 Rain is not negative, a concentration is at most 1: if many training values are equal to the smallest or the largest one, up to
 rounding, this value is a bound of the quantity, and not merely the most extreme observation. A phase is 0 or 1: if all training
-values of a channel are among a few, the others are impossible. Members are moved to the nearest possible value.
+values of a channel are among a few, the others are impossible; a channel that is constant up to rounding has one value. Members
+are moved to the nearest possible value.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ..work.state import State
 __all__ = ["Support"]
 
 SHARE = 0.01  # of the values of a channel that are at a bound
+CONSTANT = 1e-12  # range of the values of a channel, relative to the largest, below which they are equal
 ROUNDING = 1e-9  # distance between equal values, in units of their range
 MOST_VALUES = 8  # that count as a few
 FEWEST_EACH = 20  # values of a channel for each of them, on average
@@ -53,9 +55,10 @@ class Support:
         return cls(bounds, values) if np.isfinite(bounds).any() or np.isfinite(values).any() else None
 
     def clipped(self, u: Array) -> Array:
-        """Return values (row, channel, *grid) within the bounds."""
-        low, high = (bound.reshape(-1, *(1,) * (u.ndim - 2)) for bound in self.bounds.T)
-        return np.clip(u, low, high)
+        """Return values (row, channel, *grid) within the bounds; the value of a channel that has only one."""
+        only = np.where(np.isfinite(self.values).sum(axis=1) == 1, self.values[:, 0], np.nan)
+        low, high, only = (x.reshape(-1, *(1,) * (u.ndim - 2)) for x in (*self.bounds.T, only))
+        return np.where(np.isnan(only), np.clip(u, low, high), only)
 
     def nearest(self, u: Array) -> Array:
         """Return the nearest possible values, (row, channel, *grid)."""
@@ -78,17 +81,24 @@ class Support:
 
 def _bounds(x: Array) -> tuple[float, float]:
     """Return the bounds that values attain."""
-    if not x.size or np.ptp(x) == 0:
+    if not x.size or _is_constant(x):
         return -np.inf, np.inf
     low, high, near = float(x.min()), float(x.max()), ROUNDING * float(np.ptp(x))
     at_low, at_high = np.mean(x <= low + near), np.mean(x >= high - near)
     return (low if at_low >= SHARE else -np.inf), (high if at_high >= SHARE else np.inf)
 
 
+def _is_constant(x: Array) -> bool:
+    """Return whether values are equal up to rounding."""
+    return bool(np.ptp(x) <= CONSTANT * np.abs(x).max())
+
+
 def _values(x: Array) -> Array:
     """Return all values if they are a few, NaN otherwise: (MOST_VALUES,)."""
     out = np.full(MOST_VALUES, np.nan)
-    if not x.size or np.ptp(x) == 0 or np.unique(x[: 4 * MOST_VALUES]).size > MOST_VALUES:
+    if x.size and _is_constant(x):
+        out[0] = np.median(x)
+    if not x.size or _is_constant(x) or np.unique(x[: 4 * MOST_VALUES]).size > MOST_VALUES:
         return out
     distinct = np.unique(x)
     if distinct.size <= MOST_VALUES and len(x) >= FEWEST_EACH * distinct.size:

@@ -45,16 +45,19 @@ def is_uncorrelated(residual: Array, mask: Array | None = None) -> bool:
 
 def _largest_correlation(residual: Array, mask: Array | None) -> tuple[float, float]:
     """Return the correlation of neighbouring nodes along the axis where it is largest, and its error for white noise."""
-    r = residual if mask is None else np.where(mask, residual, 0.0)
-    size = np.sqrt(np.mean(r**2, axis=(0, *range(2, r.ndim)), keepdims=True))
+    known = np.ones(residual.shape, dtype=bool) if mask is None else np.asarray(mask) > 0
+    r, axes = np.where(known, residual, 0.0), (0, *range(2, residual.ndim))
+    size = np.sqrt(np.square(r).sum(axis=axes, keepdims=True) / np.maximum(known.sum(axis=axes, keepdims=True), 1))
     r = np.divide(r, size, out=np.zeros(r.shape), where=size > 0)
-    power = float(np.mean(r**2))
+    power = float(np.mean(r[known] ** 2)) if known.any() else 0.0
     if power == 0:
         return 0.0, 0.0
     found = []
     for k in (k for k in range(2, r.ndim) if r.shape[k] > 1):
-        products = np.take(r, range(1, r.shape[k]), k) * np.take(r, range(r.shape[k] - 1), k)
-        found.append((float(products.mean()) / power, float(np.sqrt(np.mean(products**2) / products.size)) / power))
+        (x, y), (of_x, of_y) = ([np.take(v, range(i, v.shape[k] - 1 + i), k) for i in (0, 1)] for v in (r, known))
+        products = (x * y)[of_x & of_y]  # of neighbours that are observed together
+        if products.size:
+            found.append((float(products.mean()) / power, float(np.sqrt(np.mean(products**2) / products.size)) / power))
     return max(found, key=lambda each: abs(each[0])) if found else (1.0, 0.0)
 
 

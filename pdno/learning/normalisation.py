@@ -20,7 +20,7 @@ __all__ = ["Normalisation", "Normalise"]
 Normalise = Literal["none", "scalar", "pointwise"]
 BLOCK_BYTES = 2**25  # of values that are read at a time: they may be mapped from a file
 ROUNDING = 1e-13  # relative to the mean: a smaller standard deviation is rounding error
-STEADY = 1e-6  # relative to the whole field: nodes that vary less (boundary values) are not scaled by their own std
+STEADY = 1e-6  # relative to the whole channel: nodes that vary less (boundary values) are not scaled by their own std
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ class Normalisation:
         mean, std = _moments(values, observed, by == "scalar")
         if by == "pointwise":
             std = np.where(_varies(mean, std), std, 0.0)
-            overall = float(np.sqrt(np.mean(std**2))) or 1.0
-            return cls(mean, np.where(std > STEADY * overall, std, overall))
+            overall = np.sqrt(np.mean(std**2, axis=tuple(range(1, std.ndim)), keepdims=True))  # of each channel
+            return cls(mean, np.where(std > STEADY * overall, std, np.where(overall > 0, overall, 1.0)))
         return cls(mean.reshape(-1, *ones), np.where(_varies(mean, std), std, 1.0).reshape(-1, *ones))
 
     def normalise(self, values: Array) -> Array:

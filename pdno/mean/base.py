@@ -35,8 +35,10 @@ __all__ = [
     "out_of_fold",
     "pairs_of",
     "refitted",
+    "steady",
 ]
 
+STEADY = 1e-12  # range of outputs, relative to the largest of their channel, below which they are constant
 AXES = ("x", "y", "z", "t")  # names where none are given
 
 
@@ -264,6 +266,12 @@ def inputs(a: Array, scalars: Array | None = None) -> Floats:
     """Return the values and scalars of each input in one row, (sample, value)."""
     flat = np.asarray(a, dtype=np.float64).reshape(len(a), -1)
     return flat if scalars is None else np.concatenate([flat, np.asarray(scalars, dtype=np.float64)], axis=1)
+
+
+def steady(u: Array) -> Mask:
+    """Return the nodes where outputs, (sample, channel, *grid), are constant up to rounding: (channel, *grid)."""
+    size = np.abs(u).max(axis=(0, *range(2, u.ndim))).reshape(-1, *(1,) * (u.ndim - 2))
+    return np.asarray(np.ptp(u, axis=0) <= STEADY * size)
 
 
 def pairs_of(a: Array, u: Array, scalars: Array | None = None, mask: Mask | None = None, group: Ints | None = None) -> Pairs:

@@ -37,6 +37,7 @@ ENOUGH_HELD_OUT = 50  # held-out pairs from which a scale is estimated as well a
 SHARED = 0.2  # share of the variance of a component that whole fields share
 DOMINANT = 0.5  # of all these components together
 SIMILAR = 0.9  # ratio of in-sample to held-out residuals above which the former, which are more, are preferred
+ROUNDING = 1e-12  # relative to the largest output of a channel: smaller residuals are rounding errors
 TINY = 1e-300
 
 
@@ -68,7 +69,7 @@ def decompose(
         raise UserError("a network mean needs validation pairs to estimate the residual scale; got none, pass validation=0.1")
 
     def residuals(some: Pairs, values: Array) -> Residuals:
-        prediction = None
+        prediction, values = None, _without_rounding(values, some)
         if some.mask is not None:  # where u is missing, m(a) is not u − residual
             prediction = np.where(some.mask, some.u - values, mean(some.a, some.scalars))
         return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction)
@@ -175,6 +176,12 @@ def _out_of_fold(choice: Choice, pairs: Pairs, seed: int) -> Array:
         return out_of_fold(choice.mean, some, pairs.shared_labels(), seed) + effects
     values = out_of_fold(choice.mean, pairs, pairs.shared_labels(), seed)
     return values if pairs.mask is None else np.where(pairs.mask, values, 0.0)
+
+
+def _without_rounding(values: Array, pairs: Pairs) -> Array:
+    """Return residuals with 0 at nodes where they are never more than rounding errors of their channel, such as boundaries."""
+    size = np.abs(pairs.filled).max(axis=(0, *range(2, values.ndim)), keepdims=True)
+    return np.where((np.abs(values) <= ROUNDING * size).all(axis=0), 0.0, values)
 
 
 def _residual(mean: Mean, pairs: Pairs, values: Array | None = None) -> Array:

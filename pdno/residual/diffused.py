@@ -53,6 +53,7 @@ FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
 GAUSSIAN_EXACT = "gaussian-exact"  # sampler that uses errors by place and by field, and the mean of V_N
 RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many cheap updates, for the small network of "auto"
+ENTROPY = float(0.5 * np.log(2 * np.pi * np.e))  # of N(0, 1)
 MEASURING = 0.3  # share of the remaining time for e_n
 
 
@@ -323,18 +324,17 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         return self.diffusion.denoiser(self.net.module)
 
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
-        """Return the negative variational lower bound (appendix `app:NVLB`), in nats per pair."""
+        """Return the negative variational lower bound (appendix `app:NVLB`), in nats per pair, without the null space of S."""
         self.require_whole_chain("nvlb")
         net = self.net
         chain, var = self.reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
-        r = net.tensor(self.spread.without_noise(residuals))
-        condition = self._condition(residuals.inputs)
+        r = net.tensor(self.spread.normalised(residuals, seed, "nvlb"))  # with noise in the null space, as in training
 
         def eps(n: int) -> Tensor:
             return net.tensor(self.diffusion.law.sample(net.spaces.u_shape, len(r), seed, 0, "nvlb", n))
 
-        bound = nvlb(self._denoiser(), self.diffusion, chain, var, r, condition, eps)
-        return bound + self.spread.log_volume(residuals)
+        bound = nvlb(self._denoiser(), self.diffusion, chain, var, r, self._condition(residuals.inputs), eps)
+        return bound + self.spread.log_volume(residuals) - (r[0].numel() - self.spread.scale.rank(r.shape[1:])) * ENTROPY
 
     def require_whole_chain(self, method: str) -> None:
         """Check that the reverse chain ends at step 0.

@@ -35,8 +35,16 @@ def test_values_that_are_not_observed_are_ignored() -> None:
     assert Support.of(values, values > 0) is None
 
 
-def test_a_constant_channel_has_no_bounds() -> None:
-    assert Support.of(np.ones((5, 1, 4))) is None
+def test_a_constant_channel_has_one_value() -> None:
+    """Members and mean are this value exactly, also if training values differ by rounding; other channels stay as they are."""
+    u = RNG.standard_normal((100, 2, 4))
+    u[:, 1] = 273.15 * (1 + 1e-15 * RNG.choice([-1, 0, 0, 1], size=(100, 4)))
+    support = Support.of(u)
+    assert support is not None
+    new = RNG.standard_normal((3, 2, 4))
+    for moved in (support.clipped(new), support.nearest(new)):
+        np.testing.assert_array_equal(moved[:, 0], new[:, 0])
+        np.testing.assert_array_equal(moved[:, 1], 273.15)
 
 
 def test_members_are_within_the_bounds() -> None:

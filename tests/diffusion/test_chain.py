@@ -198,6 +198,9 @@ def test_nodes_outside_the_mask_do_not_count() -> None:
     torch.testing.assert_close(diffusion.loss(lambda *_: two, n, u0, eps, None, shared_mask), squares[..., :2].mean())
     torch.testing.assert_close(diffusion.loss(lambda *_: two, n, u0, eps, None, torch.ones_like(mask)), squares.mean())
     assert diffusion.loss(lambda *_: two, n, u0, eps, None, torch.zeros_like(mask)) == 0
+    of_samples = torch.stack([squares[0, 0, :2].mean(), squares[1].mean(), squares[2, 0, 3]])
+    torch.testing.assert_close(diffusion.losses(lambda *_: wrong_outside, n, u0, eps, None, mask), of_samples)
+    torch.testing.assert_close(diffusion.losses(lambda *_: two, n, u0, eps, None), squares.mean(dim=(1, 2)))
 
 
 @each_base

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdno.evaluation.whiteness import components_look_gaussian, is_uncorrelated, looks_gaussian
+from pdno.evaluation.whiteness import components_look_gaussian, is_uncorrelated, looks_gaussian, neighbour_correlation
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -55,6 +55,18 @@ def test_correlations_count_if_so_many_values_can_show_them() -> None:
     assert is_uncorrelated(noise + np.sqrt(0.001) * rng.standard_normal((100, 1, 1, 1)))  # negligible
     few = noise[:4, :, :20, :20] + np.sqrt(0.02) * rng.standard_normal((4, 1, 1, 1))
     assert is_uncorrelated(few)  # 1600 values have a standard error of .025
+
+
+def test_missing_values_do_not_hide_a_correlation() -> None:
+    """Neighbours that are observed together are as correlated as all neighbours; white noise with gaps is uncorrelated."""
+    rng = np.random.default_rng(0)
+    smooth, white = np.sin(rng.uniform(0, 6, (1000, 1, 1)) + np.linspace(0, 6, 64)), rng.standard_normal((1000, 1, 64))
+    mask = rng.random(smooth.shape) < 0.3
+    assert neighbour_correlation(smooth, mask) == pytest.approx(neighbour_correlation(smooth), abs=0.05)
+    assert not is_uncorrelated(smooth, mask)
+    assert is_uncorrelated(white, mask)
+    alone = np.broadcast_to(np.arange(64) % 2 == 0, smooth.shape)  # no two neighbours: nothing shows that it is white
+    assert not is_uncorrelated(white, alone)
 
 
 def test_white_noise_of_different_sizes_is_uncorrelated() -> None:

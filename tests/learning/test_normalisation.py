@@ -51,6 +51,13 @@ def test_nodes_that_never_change_are_scaled_like_the_others(values) -> None:
     np.testing.assert_allclose(normalisation.normalise(values)[:, :, 0], 0, atol=1e-12)
 
 
+def test_nodes_are_compared_with_their_own_channel() -> None:
+    values = np.random.default_rng(0).normal(size=(50, 3, 4)) * np.array([1e5, 1e-8, 0])[:, None]
+    std = Normalisation.of(values, "pointwise").std
+    np.testing.assert_allclose(std[:2], values.std(axis=0)[:2], rtol=1e-12)
+    np.testing.assert_array_equal(std[2], 1)
+
+
 @pytest.mark.parametrize("kind", ["scalar", "pointwise"])
 def test_a_field_that_never_changes_is_only_shifted(kind) -> None:
     normalisation = Normalisation.of(np.full((7, 1, 3), 0.1), kind)

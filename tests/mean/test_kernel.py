@@ -19,6 +19,18 @@ def test_constant_outputs() -> None:
     assert kernel.error < 1e-12
 
 
+def test_channels_in_any_units_are_learned() -> None:
+    """Small channels are as good as large ones, and are not taken for rounding errors."""
+    a = inputs(60)
+    u = np.concatenate([1e5 * operator(a), 1e-8 * operator(a), np.full_like(a, 273.15)], axis=1)
+    kernel = Kernel("matern52").fit(a[:50], u[:50])
+    large, small, constant = np.moveaxis(kernel(a[50:]), 1, 0)
+    np.testing.assert_allclose(1e13 * small, large, rtol=1e-6)
+    np.testing.assert_allclose(constant, 273.15, rtol=1e-12)
+    left = kernel.residuals(a[:50], u[:50])
+    np.testing.assert_allclose(1e13 * left[:, 1], left[:, 0], rtol=1e-5, atol=1)
+
+
 def test_constant_inputs() -> None:
     a, u = np.ones((10, 1, POINTS)), inputs(10, seed=1)
     np.testing.assert_allclose(Kernel().fit(a, u)(a[:1])[0], u.mean(axis=0), atol=0.4)  # shrunk, so not quite the mean

@@ -8,7 +8,8 @@ import pytest
 from pdno import PDNO, Pairs, UserError
 from pdno.data.spaces import Spaces
 from pdno.learning.budget import Terms
-from pdno.mean import Kernel, Linear, Mean, Network, refitted
+from pdno.mean import Constant, Kernel, Linear, Mean, Network, refitted
+from pdno.mean.base import pairs_of
 from pdno.mean.choice import Choice
 from pdno.model.decompose import decompose, in_sample
 from pdno.work.state import State
@@ -73,6 +74,22 @@ def test_groups_are_left_out_together() -> None:
     pairs, mean = Pairs.of(a, u, group=group), Linear(degree=1, sparse=False)
     left, _ = decompose(chosen(mean, pairs), pairs, None, Spaces.of(pairs))
     np.testing.assert_array_equal(left.train.values, mean.residuals(a, u, None, group))
+
+
+@pytest.mark.parametrize(
+    ("mean", "size"), [(Linear(degree=1, sparse=False), 1e-9), (Constant(), 1e-8)], ids=["linear", "constant"]
+)
+def test_rounding_errors_are_no_residuals(mean, size) -> None:
+    """At nodes that never vary, and in a channel that is constant, residuals are 0; small channels keep theirs."""
+    a, units = normal(60, 1, POINTS), np.array([1e5, 1e-8, 0.0])[:, None]
+    u = units * (a + 0.1 * normal(60, 1, POINTS, seed=1)) + np.array([0, 0, 273.15])[:, None]
+    u[:, 0, 0] = 3e5
+    pairs = pairs_of(a, u)
+    choice = Choice(mean.learn(pairs, None, QUIET), (), "")
+    values = decompose(choice, pairs, None, Spaces.of(pairs))[0].train.values
+    assert not values[:, 0, 0].any()
+    assert not values[:, 2].any()
+    assert values[:, 1].std() == pytest.approx(size, rel=0.25)
 
 
 def test_missing_outputs_have_zero_residuals() -> None:

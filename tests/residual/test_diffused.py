@@ -2,6 +2,7 @@
 
 import time
 from copy import copy
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from pdno.mean import Constant
 from pdno.model.law import Law
 from pdno.model.prediction import draw_members
 from pdno.residual import Diffused, Inputs, Residuals, Rows
+from pdno.residual.amplitude import Amplitude
 from pdno.residual.scale import Scale
 from pdno.residual.spread import Spread
 from tests.helpers import STILL, TINY, TWO, ExactDenoiser, normal, small
@@ -242,6 +244,32 @@ def test_an_untrained_law_says_so() -> None:
     for request in (lambda: Diffused().net, lambda: Diffused().spread):
         with pytest.raises(UserError, match="this diffusion has not been trained"):
             request()
+
+
+def test_the_bound_ignores_nodes_without_spread() -> None:
+    """With S = 0 at four nodes, the bound is lower by −log of the density of their values, within five standard errors."""
+    law, new = copy(exact_law(1.0)), gaussian_residuals(1.0, 400, 3)
+    point = np.ones((1, POINTS))
+    point[:, :4] = 0
+    law.with_spread(Spread(Scale(point, np.ones((1, 1)), (False,), "point")))
+    values = new.values * point
+    four = 0.5 * np.square(new.values - values).sum() / len(values) + 2 * np.log(2 * np.pi)
+    chance = np.sqrt(4 * 0.5 / len(values))  # of the noise at the four nodes
+    expected = exact_law(1.0).negative_log_density(new) - four
+    assert law.negative_log_density(Residuals(new.pairs, values)) == pytest.approx(expected, abs=5 * chance)
+
+
+def test_the_bound_counts_the_input_dependent_scale() -> None:
+    """−log density of t(a) r is that of r, plus the mean of log t for each node."""
+    law, new = exact_law(0.5), gaussian_residuals(0.5, 40, 3)
+    features = np.zeros(6)
+    amplitude = Amplitude(0.3, np.array([0.5, 0, 0, 0, 0, 0]), features, features + 1, np.zeros(1))
+    t = amplitude(new.inputs.a, new.inputs.mean)
+    larger = Residuals(new.pairs, t[:, None, None] * new.values, prediction=new.inputs.mean)
+    scaled = copy(law).with_spread(replace(law.spread, amplitude=amplitude))
+    expected = law.negative_log_density(new) + POINTS * np.log(t).mean()
+    assert abs(np.log(t).mean()) > 0.1
+    assert scaled.negative_log_density(larger) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_bound_needs_the_whole_chain() -> None:

@@ -98,6 +98,11 @@ class Domain:
             mean *= np.where(shrunk, factor[self.bands], 1).reshape(mean.shape)
         return fields(mean, self.waves[1])
 
+    def channel_sizes(self, u: Array) -> Floats:
+        """Return the largest value of each channel; of all channels if symmetries may mix them: (channel,)."""
+        largest = np.abs(u).max(axis=(0, *range(2, u.ndim)))
+        return np.full(len(largest), largest.max()) if self.mixes_channels else largest
+
     def bytes_needed(self, rows: int, matrices: int = 5) -> int:
         """Return the bytes that regression on this number of rows needs for matrices of the kernel, and for fields."""
         return 8 * rows * (matrices * rows + 8 * sum(int(np.prod(shape)) for shape in self.shapes))

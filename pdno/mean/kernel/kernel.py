@@ -45,7 +45,7 @@ from ...learning.budget import Terms
 from ...symmetry import Own, check
 from ...work.engine import memory_allowed
 from ...work.state import State
-from ..base import Mean, Posterior, checked, pairs_of
+from ..base import Mean, Posterior, checked, pairs_of, steady
 from ..reuse import Reusable
 from .characters import Characters
 from .covariance import KERNELS, Features, Hyper, Units
@@ -325,6 +325,7 @@ class Kernel(Mean, Posterior):
         centre = self._domain.centre(u, split.elements, level < 0)
         grams = split.matrices(lambda g: self.hyper.gram(self._phi, self._features(g.on_a(a), s)))
         c, left, mean = np.zeros((len(grams[0]), *shape)), np.zeros(u.shape), centre.copy()
+        size = np.repeat(self._domain.channel_sizes(u), level.size // shape[0])
         scales, noise = np.zeros((len(grams), len(nuggets), *shape)), np.zeros(shape)
 
         def field(values: Floats, at: Mask) -> Floats:
@@ -334,7 +335,7 @@ class Kernel(Mean, Posterior):
 
         for x, (k, part) in enumerate(zip(grams, split.parts(u, centre), strict=True)):
             y = modes(part, waves).reshape(len(part), -1)
-            live = np.abs(y).max(axis=0) > ROUNDING * np.abs(u).max()  # modes that belong to this character
+            live = np.abs(y).max(axis=0) > ROUNDING * size  # modes that belong to this character
             for i in range(-1, len(nuggets)):
                 at = (level == i) & live
                 if i < 0:  # no signal
@@ -348,6 +349,10 @@ class Kernel(Mean, Posterior):
                 mean += field(constant[None], at)
                 scales[x, i] = (part_c * field(y[:, at], at)).sum(axis=0) / (len(y) - (x == 0))
                 noise += nuggets[i] * scales[x, i]
+        if len(elements) == 1:  # nodes that never vary
+            still = steady(u)
+            mean, c, left = np.where(still, u[0], mean), np.where(still, 0.0, c), np.where(still, 0.0, left)
+            scales, noise = np.where(still, 0.0, scales), np.where(still, 0.0, noise)
         mean = np.mean([g.undo(mean) for g in elements], axis=0)[0]
         spread = np.sqrt(np.maximum(0, [*scales.reshape(-1, *shape), noise]))
         spread = np.mean([(g.undo(spread) - g.undo(0 * spread[:1])) ** 2 for g in elements], axis=0)  # equal at symmetric nodes

@@ -38,6 +38,7 @@ from scipy.linalg import eigh_tridiagonal
 from ..._typing import Floats, Ints
 from ...data.split import folds
 from ...draw import generator
+from ..base import steady
 from .crossed import Fold, fold_errors
 
 __all__ = ["BASES", "EXACT", "FINEST", "Affine", "Ridge", "relative_error"]
@@ -90,6 +91,7 @@ class Ridge:
         band: number of the band of each mode, (mode,).
         penalty: λ of each band.
         kept: f₀ of each band.
+        steady: outputs of the nodes that never vary, which are kept as they are, (output,); NaN at all others.
         score: GCV of a channel, or its error on folds, relative to its variance, averaged over channels.
     """
 
@@ -105,6 +107,7 @@ class Ridge:
     band: NDArray[np.intp]
     penalty: Floats
     kept: Floats
+    steady: Floats
     score: float
 
     @classmethod
@@ -131,6 +134,7 @@ class Ridge:
         coefficients = left.T @ (flat - mean)
         rest = flat - mean - left @ coefficients if len(values) < len(u) - 1 else np.zeros_like(mean)
         size, parts = _sizes(flat - mean, shape[0]), [] if labels is None else _folds(phi, flat, labels)
+        still = np.where(steady(u).ravel(), flat[0], np.nan)
         fits: list[Ridge] = []
         for basis in bases:
             m, c, r = (transform(part, shape, basis) for part in (mean, coefficients, rest))
@@ -138,7 +142,7 @@ class Ridge:
             held_out = [_in_basis(fold, shape, basis) for fold in parts]
             selected, kept, errors = _penalties(len(u), values, m, c, r, band, basis == "nodes", penalty, held_out)
             score = float((errors.reshape(shape[0], -1).sum(axis=1) / size).mean())
-            fits.append(cls(shape, basis, centre, left, values, right, m, c, r, band, selected, kept, score))
+            fits.append(cls(shape, basis, centre, left, values, right, m, c, r, band, selected, kept, still, score))
             if score < EXACT:
                 break
         return min(fits, key=lambda fit: fit.score)  # the first of equals
@@ -152,7 +156,10 @@ class Ridge:
         """Return the fitted map."""
         modes = transform((1 - self.lost) * self.coefficients, self.shape, self.basis, inverse=True)
         intercept = transform(self.kept[self.band] * self.mean, self.shape, self.basis, inverse=True)
-        return Affine(self.centre, self.right / self.values, modes, intercept[0])
+        varies = np.isnan(self.steady)
+        return Affine(
+            self.centre, self.right / self.values, np.where(varies, modes, 0.0), np.where(varies, intercept[0], self.steady)
+        )
 
     def left_out(self) -> Floats | None:
         """Return leave-one-out residuals, (sample, channel, *grid); None if a direction depends on one pair alone."""
@@ -163,7 +170,8 @@ class Ridge:
         if free.min() < SMALLEST:
             return None
         residual = self.rest + dropped * self.mean + self.left @ (lost * self.coefficients)
-        return transform(residual / free, self.shape, self.basis, inverse=True).reshape(n, *self.shape)
+        left = transform(residual / free, self.shape, self.basis, inverse=True)
+        return np.where(np.isnan(self.steady), left, 0.0).reshape(n, *self.shape)
 
 
 def relative_error(prediction: Floats, u: Floats) -> float:
