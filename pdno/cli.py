@@ -227,7 +227,7 @@ def train(
     engine: dict[str, Any] = {"device": device, "devices": devices, "precision": precision}
     train_run(data, source, settings, out, seed=seed, log_error=log_error, tell=typer.echo, **engine)
     if is_first():
-        typer.echo(f"Next:  pdno evaluate {quote(str(out))}")
+        typer.echo(f"Next:  pdno report {quote(str(out))}     # evaluates it first, and writes {quote(f'{out}/report.html')}")
         typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
 
 

@@ -7,11 +7,11 @@ import xarray as xr
 
 from ..errors import UserError
 from .pairs import Pairs, to_numpy
+from .parameters import PARAMETER, is_table, read_parameters
 from .selection import CHANNEL, SAMPLE, Selection
 
 __all__ = ["arranged", "check_finite", "check_real"]
 
-PARAMETER = "parameter"  # axis of scalars
 ROWS = 256  # samples that are checked at a time, so that arrays mapped from files are never read as a whole
 
 Dims = tuple[str, ...] | None
@@ -28,6 +28,8 @@ def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | No
     """
     if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3 and not _is_field(a, dims):
         a, scalars = None, a
+    if is_table(scalars):
+        scalars = read_parameters(scalars)
     for name, values in (("a", a), ("u", u), ("scalars", scalars)):
         check_real(name, values)
     if isinstance(mask, str) and mask != "nan":

@@ -11,7 +11,7 @@ import numpy as np
 from .._typing import Array, Ints, Mask
 from .pairs import Dataset, Pairs
 
-__all__ = ["Finding", "check", "outliers"]
+__all__ = ["Finding", "check", "check_parameters", "outliers"]
 
 OUTLIER_BYTES = 2**27  # of an array in which outliers are looked for: the first samples of larger arrays
 FEWEST_SAMPLES = 20  # from which outliers can be identified
@@ -49,13 +49,25 @@ def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
     masked = pairs.mask is not None
     for name in ("a", "u", "u_eta"):
         values = getattr(pairs, name)
-        if values is None:
+        if values is None or (name == "a" and pairs.without_field):
             continue
         where = f"{split} {name}"
         yield from _check_finite(where, values, masked and name == "u")
         yield from _check_constant(where, values)
         yield from _check_outliers(where, values)
+    yield from check_parameters(pairs, split)
     yield from _check_repeats(split, pairs)
+
+
+def check_parameters(pairs: Pairs, split: str = "train") -> Iterator[Finding]:
+    """Yield findings about the scalars of pairs: values that are not finite, and parameters that never change."""
+    scalars = np.empty((0, 0)) if pairs.scalars is None else pairs.scalars
+    for name, values in zip(pairs.parameters, scalars.T, strict=False):
+        where = f"{split} parameter {name!r}"
+        yield from _check_finite(where, values, masked=False)
+        if len(values) > 1 and np.ptp(values) == 0:
+            text = f"never changes ({values[0]:.4g}), so that the model cannot depend on it; vary it or remove it"
+            yield Finding("warning", where, text)
 
 
 def _check_finite(where: str, values: Array, masked: bool) -> Iterator[Finding]:
@@ -114,10 +126,10 @@ def outliers(values: Array) -> Mask:
 
 def _check_repeats(split: str, pairs: Pairs) -> Iterator[Finding]:
     outputs: dict[int, set[bytes]] = defaultdict(set)  # of each input
-    repeats, copies = 0, 0
-    for key, u in zip(pairs.fingerprints().tolist(), pairs.u, strict=True):
+    repeats, copies = 0, []
+    for i, (key, u) in enumerate(zip(pairs.fingerprints().tolist(), pairs.u, strict=True)):
         output = _digest(u)
-        copies += output in outputs[key]
+        copies += [i] if output in outputs[key] else []
         repeats += len(outputs[key]) > 0 and output not in outputs[key]
         outputs[key].add(output)
     if repeats:
@@ -125,7 +137,8 @@ def _check_repeats(split: str, pairs: Pairs) -> Iterator[Finding]:
         advice = "" if pairs.group is not None else "; splits keep pairs with equal inputs together"
         yield Finding("note", f"{split} a", text + advice)
     if copies:
-        yield Finding("warning", f"{split} a, u", f"{copies} pairs are exact copies of others")
+        first = f"the first is sample {copies[0]}; remove them"
+        yield Finding("warning", f"{split} a, u", f"{len(copies)} pairs are exact copies of others, {first}")
 
 
 def _check_leaks(data: Dataset) -> Iterator[Finding]:
@@ -149,6 +162,8 @@ def _check_axes(pairs: Pairs) -> Iterator[Finding]:
 
 def _check_coordinates(pairs: Pairs) -> Iterator[Finding]:
     for name, coordinate in pairs.xarray.coords.items():
+        if coordinate.dtype.kind not in "iuf":
+            continue
         steps = np.diff(coordinate.values)
         if (steps <= 0).any():
             text = "does not increase; sort the axis, otherwise the nodes are used in this order"

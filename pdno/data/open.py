@@ -7,8 +7,10 @@ in blocks and then mapped into memory. Random rows of such a file are read nearl
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from .. import __version__
 from .._typing import Array
@@ -19,8 +21,12 @@ from ..work.files import replacing
 from . import store
 from .formats import Contents, contents
 from .pairs import Dataset, Pairs, open_store
+from .parameters import read_parameters
 from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, without_index
-from .suggest import suggest
+from .suggest import complete
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["open", "open_file", "open_selected"]
 
@@ -40,6 +46,7 @@ def open(
     u_eta: str | None = None,
     group: str | None = None,
     scalars: str | None = None,
+    parameters: "str | Path | pd.DataFrame | None" = None,
     test_a: str | None = None,
     test_u: str | None = None,
     validation_a: str | None = None,
@@ -58,6 +65,8 @@ def open(
         u_eta: noisy outputs for evaluation; u is then taken as clean.
         group: labels; pairs with equal labels stay together in splits.
         scalars: further parameters of a pair, (sample, parameter).
+        parameters: the same in a table with a row for each sample of u: a .csv file, ``FILE[NAME,NAME]`` for some of its
+            columns, or a pandas DataFrame. If u depends on them alone, name no a.
         test_a, test_u, validation_a, validation_u: arrays of test and validation pairs.
         test: another file with the test pairs.
         mask: "nan" marks NaN in u as missing.
@@ -70,13 +79,17 @@ def open(
     Raises:
         UserError: if the file cannot be read, or it is ambiguous which arrays are a and u.
     """
-    if (a is None) != (u is None):
+    if (a is None) != (u is None) and (parameters is None or u is None):
         raise UserError(f"only one of a and u was named for {path}; name both (see: pdno inspect {path})")
-    names = (dims, u_eta, group, scalars, test_a, test_u, validation_a, validation_u)
-    if a is None and any(names):
+    names = {"dims": dims, "u_eta": u_eta, "group": group, "scalars": scalars, "test_a": test_a, "test_u": test_u}
+    names |= {"validation_a": validation_a, "validation_u": validation_u}
+    if u is None and any(names.values()):
         raise UserError(f"names were given for {path}, but not those of a and u; name both (see: pdno inspect {path})")
-    selection = None if a is None or u is None else Selection(a, u, *names)
-    return open_selected(Path(path), selection, test, mask, cache, budget)
+    if u is None and parameters is None:
+        return open_selected(Path(path), None, test, mask, cache, budget)
+    table = None if parameters is None else read_parameters(parameters)
+    origin = str(parameters) if isinstance(parameters, str | Path) else None if table is None else "the table of parameters"
+    return open_selected(Path(path), Selection(a, u, parameters=origin, **names), test, mask, cache, budget, table=table)
 
 
 def open_selected(
@@ -87,10 +100,12 @@ def open_selected(
     cache: str | Path | None = None,
     budget: int | None = None,
     fill: bool = True,
+    table: xr.DataArray | None = None,
 ) -> Dataset:
     """Open a data set with a selection; arguments as in `open`.
 
-    Without a selection the file must be a store, or unambiguous. Unless `fill`, a cache is only read, not written.
+    Without names of arrays the file must be a store, or unambiguous. Unless `fill`, a cache is only read, not written. `table`
+    is the table of parameters of the selection, if it has been read.
 
     Raises:
         UserError: as `open`, or if a store, whose arrays have fixed names, is opened with a selection.
@@ -103,15 +118,23 @@ def open_selected(
         return open_store(path)
     allowed = memory_allowed() if budget is None else budget
     file = contents(path, allowed)
-    return open_file(file, _unambiguous(file) if selection is None else selection, test, mask, cache, allowed, fill)
+    if table is None and selection is not None and selection.parameters is not None:
+        table = read_parameters(selection.parameters)
+    if selection is None or selection.u is None:
+        selection = _unambiguous(file, selection, table)
+    return open_file(file, selection, test, mask, cache, allowed, fill, table)
 
 
-def _unambiguous(file: Contents) -> Selection:
+def _unambiguous(file: Contents, selection: Selection | None, table: xr.DataArray | None) -> Selection:
     """Return the suggested selection of a file, if it is certain."""
-    suggestion = suggest(file)
+    suggestion = complete(file, selection, 0 if table is None else len(table))
     if suggestion is None or not suggestion.certain:
         names = ", ".join(f"{name} {entry.shape}" for name, entry in list(file.entries.items())[:8])
         hint = f"perhaps {suggestion.selection.options()}" if suggestion else "name them with a= and u="
+        if suggestion is None and selection is not None and table is not None:
+            raise UserError(
+                f"{selection.parameters} has {len(table)} rows, but no array of {file.path.name} has as many samples: {names}"
+            )
         raise UserError(f"which arrays of {file.path.name} are a and u? It has {names}; {hint}")
     return suggestion.selection
 
@@ -124,6 +147,7 @@ def open_file(
     cache: str | Path | None = None,
     allowed: int | None = None,
     fill: bool = True,
+    table: xr.DataArray | None = None,
 ) -> Dataset:
     """Return the selected arrays of a file as a data set.
 
@@ -133,6 +157,7 @@ def open_file(
         test, mask, cache: as in `open`.
         allowed: bytes of memory that the arrays may occupy; None for any.
         fill: write the cache if it is not there.
+        table: of parameters, (sample, parameter).
 
     Raises:
         UserError: as `open`.
@@ -140,6 +165,8 @@ def open_file(
     if mask not in (None, "nan"):
         raise UserError(f"mask = {mask!r}: the only mask is 'nan', which marks NaN in u as missing")
     sources = {split: (file, selection.arrays(split)) for split in ("train", "validation", "test")}
+    if test is not None and table is not None:
+        raise UserError(f"{test} has no table of parameters; put all runs into one file and one table, a part is held out")
     if test is not None:
         other = contents(test, memory_allowed() if allowed is None else allowed)
         sources["test"] = (other, selection.arrays("test") or selection.arrays("train"))
@@ -150,7 +177,7 @@ def open_file(
     splits = {}
     for split, (source, names) in sources.items():
         if names:
-            splits[split] = _pairs(source, selection, names, mask, folders.get(split), block)
+            splits[split] = _pairs(source, selection, names, mask, folders.get(split), block, table)
     train = splits["train"]
     provenance = {
         "schema": 1,
@@ -162,16 +189,30 @@ def open_file(
 
 
 def _pairs(
-    file: Contents, selection: Selection, names: dict[str, str], mask: str | None, folder: Path | None, block: int
+    file: Contents,
+    selection: Selection,
+    names: dict[str, str],
+    mask: str | None,
+    folder: Path | None,
+    block: int,
+    table: xr.DataArray | None,
 ) -> Pairs:
-    """Return the pairs of a split whose arrays have these names, by role."""
+    """Return the pairs of a split whose arrays have these names, by role; without a, outputs depend on the table alone."""
     fields, axes = {}, {}
     for role in FIELDS:
         if role in names:
             dims = selection.dims_of(role) or _file_dims(file, names[role])
             target = None if folder is None else folder / f"{role}.npy"
             fields[role], axes[role] = _field(file, names[role], dims, role, target, block)
-    others = {role: pick(file, names[role]) for role in ("scalars", "group") if role in names}
+    if table is not None and len(table) != (count := len(fields["u"])):
+        raise UserError(
+            f"{selection.parameters} has {len(table)} rows, but {names['u']} has {count} samples; expected a row for each "
+            "sample, in the same order"
+        )
+    if "a" not in fields:
+        fields["a"], axes["a"] = np.zeros_like(fields["u"][:, :1]), axes["u"]
+    others: dict[str, Any] = {role: pick(file, names[role]) for role in ("scalars", "group") if role in names}
+    others |= {} if table is None else {"scalars": table}
     dims_a, dims_u = ((SAMPLE, CHANNEL, *axes[role]) for role in ("a", "u"))
     coordinates = {x: c for x in {*axes["a"], *axes["u"]} if (c := _coordinate(file, x)) is not None}
     return Pairs.of(**fields, **others, dims=(dims_a, dims_u), coordinates=coordinates, mask=mask)

@@ -26,6 +26,7 @@ from ..equation import EQUATIONS, Equation
 from ..errors import UserError
 from ..grid import Axis, Grid
 from . import store
+from .parameters import PARAMETER, names_of
 from .selection import CHANNEL, SAMPLE, arrange
 from .split import divide
 
@@ -67,7 +68,7 @@ class Pairs:
             coordinates: nodes by name of the axis.
             u_eta: outputs with an independent draw of the noise, in the shape of u.
             mask: True where u is observed, in the shape of u; "nan" marks NaN in u as missing.
-            scalars: further parameters, (sample, parameter).
+            scalars: further parameters, (sample, parameter); the names of columns of a pandas table are kept.
             group: labels, (sample,); pairs with equal labels stay together in splits.
 
         Raises:
@@ -89,7 +90,8 @@ class Pairs:
             observed = np.isfinite(outputs) if isinstance(mask, str) else aligned(_field(mask, dims[1], "mask"), axes_u)[0] > 0
             variables["mask"] = (u_dims, observed)
         if scalars is not None:
-            variables["scalars"] = ((SAMPLE, "parameter"), (p := to_numpy(scalars)).reshape(len(p), -1))
+            variables["scalars"] = ((SAMPLE, PARAMETER), (p := to_numpy(scalars)).reshape(len(p), -1))
+            nodes |= {PARAMETER: np.array(names)} if (names := names_of(scalars)) else {}
         if group is not None:
             variables["group"] = ((SAMPLE,), np.unique(to_numpy(group), return_inverse=True)[1].reshape(-1))
         _check_counts({name: len(values) for name, (_, values) in variables.items()})
@@ -123,9 +125,21 @@ class Pairs:
         return self._optional("scalars")
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the scalars; p1, p2, … if they have none."""
+        if PARAMETER in self.xarray.coords:
+            return tuple(map(str, self.xarray.coords[PARAMETER].values))
+        return tuple(f"p{i}" for i in range(1, self.xarray.sizes.get(PARAMETER, 0) + 1))
+
+    @property
     def group(self) -> Ints | None:
         """Labels of the user's groups, (sample,); None if there are none."""
         return self._optional("group")
+
+    @property
+    def without_field(self) -> bool:
+        """Whether outputs depend on scalars alone: a is zero."""
+        return PARAMETER in self.xarray.dims and not self.xarray["a"][:1].values.any() and not self.a.any()
 
     @property
     def mask_varies(self) -> bool:
@@ -280,7 +294,9 @@ class Dataset:
 
     def __repr__(self) -> str:
         counts = " + ".join(f"{len(pairs)} {name}" for name, pairs in self.splits().items() if len(pairs))
-        shapes = ", ".join(f"{name} {self.train.xarray[name].shape[1:]}" for name in ("a", "u"))
+        names = ("u",) if self.train.without_field else ("a", "u")
+        shapes = ", ".join(f"{name} {self.train.xarray[name].shape[1:]}" for name in names)
+        shapes += f", parameters {', '.join(self.train.parameters)}" if self.train.parameters else ""
         noise = f", noise {self.provenance['noise']}" if "noise" in self.provenance else ""
         return f"Dataset({self.provenance['name']}, {counts} pairs, {shapes}{noise})"
 

@@ -9,6 +9,7 @@ A selection is the same on the command line:
     --u-eta NAME                             noisy outputs for evaluation; u is then taken as clean
     --group NAME                             labels; pairs with equal labels stay together in splits
     --scalars NAME                           further parameters of a pair, (sample, parameter)
+    --parameters FILE                        the same, in a table (`pdno.data.parameters`); u may then depend on them alone
 
 `sample` numbers the pairs and `channel` the components; every other name is an axis of the grid.
 """
@@ -38,18 +39,31 @@ class Selection:
     '--a coeff --u sol --dims sample,x,y'
     """
 
-    a: str
-    u: str
+    a: str | None = None
+    u: str | None = None
     dims: str | None = None
     u_eta: str | None = None
     group: str | None = None
     scalars: str | None = None
+    parameters: str | None = None
     test_a: str | None = None
     test_u: str | None = None
     validation_a: str | None = None
     validation_u: str | None = None
 
     def __post_init__(self) -> None:
+        named = [field.name for field in fields(self) if getattr(self, field.name) is not None and field.name != "parameters"]
+        if named and (self.u is None or (self.a is None and self.parameters is None)):
+            lacking = "u" if self.u is None else "a"
+            raise UserError(
+                f"{', '.join(named)} given, but not the array {lacking}; name both a and u, or a table of parameters and u"
+            )
+        if self.scalars is not None and self.parameters is not None:
+            raise UserError("scalars and parameters were both given; put all parameters into one of them")
+        if self.test_u is not None and self.parameters is not None:
+            raise UserError(
+                "test_u was given, but the table of parameters is that of u; put all runs into u, a part is held out"
+            )
         for split in ("test", "validation"):
             if (getattr(self, f"{split}_a") is None) != (getattr(self, f"{split}_u") is None):
                 raise UserError(f"only one of {split}_a and {split}_u was given; give both or none")

@@ -20,6 +20,7 @@ from ..grid import Axis, Grid
 from ..work.state import State
 from .arrays import check_real
 from .pairs import Pairs, aligned, to_numpy
+from .parameters import ordered
 from .selection import CHANNEL, SAMPLE, arrange
 
 __all__ = ["Spaces", "axis_kinds", "input_kinds", "unit_grid"]
@@ -37,6 +38,8 @@ class Spaces:
         dtype: of the user's u.
         coordinates: nodes of u by name of the axis.
         kind: of each axis, see `pdno.grid`; () for "cell" along all.
+        parameters: names of the scalars.
+        ranges: smallest and largest training value of each scalar.
     """
 
     a_shape: tuple[int, ...]
@@ -48,6 +51,8 @@ class Spaces:
     dtype: str = "float64"
     coordinates: dict[str, Array] = field(default_factory=dict)
     kind: tuple[Kind, ...] = ()
+    parameters: tuple[str, ...] = ()
+    ranges: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", axis_kinds(self.kind or "cell", len(self.u_shape) - 1))
@@ -68,9 +73,10 @@ class Spaces:
         a_shape, u_shape = tuple(a.shape[1:]), tuple(u.shape[1:])
         axes, a_axes = tuple(map(str, u.dims[2:])), tuple(str(d).removeprefix("a_") for d in a.dims[2:])
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
-        scalars = 0 if pairs.scalars is None else pairs.scalars.shape[1]
-        kinds = axis_kinds(kind, len(axes))
-        return cls(a_shape, u_shape, scalars, axes, a_axes, channel, str(u.dtype), coordinates, kinds)
+        s = np.empty((1, 0)) if pairs.scalars is None else np.asarray(pairs.scalars, dtype=np.float64)
+        kinds, ranges = axis_kinds(kind, len(axes)), [(float(p.min()), float(p.max())) for p in s.T]
+        names = pairs.parameters, tuple(ranges)
+        return cls(a_shape, u_shape, s.shape[1], axes, a_axes, channel, str(u.dtype), coordinates, kinds, *names)
 
     @property
     def channels(self) -> int:
@@ -126,14 +132,16 @@ class Spaces:
         """
         if a is None and scalars is None:
             raise UserError("there are no inputs to predict for; give at least one")
-        check_real("scalars", scalars)
         if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and len(self.a_shape) > 2):
             a, scalars = None, a if scalars is None else scalars
+        scalars = ordered(scalars, self.parameters)
+        check_real("scalars", scalars)
         s = None if scalars is None else np.asarray(to_numpy(scalars), dtype=np.float64)
         s = s[:, None] if s is not None and s.ndim == 1 else s  # as in fit
         if (0 if s is None else s.shape[-1]) != self.scalars or (s is not None and s.ndim != 2):
             got = "none" if s is None else f"an array of shape {s.shape}"
-            raise UserError(f"scalars: got {got}; this model needs {f'(sample, {self.scalars})' if self.scalars else 'none'}")
+            needed = f"(sample, {self.scalars}): {', '.join(self.parameters)}" if self.scalars else "none"
+            raise UserError(f"scalars: got {got}; this model needs {needed}")
         fields = np.zeros((len(s), *self.a_shape)) if a is None and s is not None else self.check_field("a", a)
         if s is not None and len(s) != len(fields):
             raise UserError(f"numbers of samples differ: {len(fields)} of a, {len(s)} of scalars")
@@ -196,13 +204,19 @@ class Spaces:
             "channel": self.channel,
             "dtype": self.dtype,
             "kind": list(self.kind),
+            "parameters": list(self.parameters),
+            "ranges": [list(pair) for pair in self.ranges],
         }
         return State(settings, {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"})
 
     @classmethod
     def from_state(cls, state: State) -> "Spaces":
         """Return the spaces that `state` was made of."""
-        tuples = {name: tuple(state.settings[name]) for name in ("a_shape", "u_shape", "axes", "a_axes", "kind")}
+        tuples: dict[str, Any] = {
+            name: tuple(state.settings[name]) for name in ("a_shape", "u_shape", "axes", "a_axes", "kind")
+        }
+        tuples["parameters"] = tuple(state.settings.get("parameters", ()))  # older files have none
+        tuples["ranges"] = tuple((low, high) for low, high in state.settings.get("ranges", ()))
         return cls(**{**state.settings, **tuples}, coordinates=dict(state.arrays))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from .formats import Contents, Entry
 from .selection import CHANNEL, SAMPLE, Selection
 
-__all__ = ["Suggestion", "suggest"]
+__all__ = ["Suggestion", "complete", "suggest"]
 
 # Usual names of inputs and of outputs, the most usual first.
 INPUTS = ("a", "x", "u0", "v", "f", "coeff", "nu", "k", "input", "inputs", "in", "features", "params", "initial", "u_0", "q")
@@ -54,6 +54,32 @@ def suggest(contents: Contents) -> Suggestion | None:
         if suggestion is not None:
             return suggestion
     return _by_name(contents)
+
+
+def complete(contents: Contents, selection: Selection | None, rows: int) -> Suggestion | None:
+    """Return the best suggestion for a file beside which there may be a table of parameters.
+
+    Args:
+        contents: of the file.
+        selection: with the name of the table and no others; None if there is no table.
+        rows: of the table.
+    """
+    suggestion = suggest(contents)
+    if selection is None:
+        return suggestion
+    fields = [entry for entry in contents.entries.values() if _is_field(entry) and entry.shape[0] == rows]
+    if suggestion is not None and {suggestion.selection.a, suggestion.selection.u} <= {entry.name for entry in fields}:
+        both = replace(suggestion.selection, parameters=selection.parameters, test_a=None, test_u=None)
+        return replace(suggestion, selection=replace(both, validation_a=None, validation_u=None))
+    if not fields:
+        return None
+    u = min(fields, key=lambda entry: _rank(entry.name, OUTPUTS))
+    names = _rename(u) if u.dims else (SAMPLE, *_axis_names(u.shape[1:], contents))
+    dims = None if len(u.shape) == 2 or _named(u) else ",".join(names)
+    certain = len(fields) == 1 and (dims is None or bool(u.dims))
+    only = "the only array" if len(fields) == 1 else "by its name, of the arrays"
+    reason = f"{u.name} is u, {only} with a sample for each of the {rows} rows of {selection.parameters}"
+    return Suggestion(replace(selection, u=u.name, dims=dims), reason, certain)
 
 
 def _shapes(contents: Contents) -> dict[str, tuple[int, ...]]:

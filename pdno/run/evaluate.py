@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import store
 from ..data.open import open_selected
-from ..data.pairs import Dataset
+from ..data.pairs import Dataset, Pairs
 from ..data.selection import Selection
 from ..errors import UserError
 from ..evaluation.scoring import Evaluation, evaluate
@@ -26,7 +26,7 @@ from .noise import arrays_of, mixtures_of
 
 __all__ = ["evaluate_run"]
 
-NOT_SELECTED = ("test_file", "cache", "mask", "group")  # options of the training data that do not name arrays of other files
+NOT_SELECTED = ("test_file", "cache", "mask", "group", "parameters")  # options that do not name arrays of other files
 
 
 def evaluate_run(
@@ -70,6 +70,7 @@ def evaluate_run(
         "fit_summary": model.fit_summary,
         "leaderboard": leaderboard_of(run),
         "train_command": _train_command(run, config, model),
+        "ranges": {name: list(pair) for name, pair in zip(model.spaces.parameters, model.spaces.ranges, strict=False)},
     }
     with locked(run):
         if own and split == "test":
@@ -84,9 +85,15 @@ def evaluate_run(
             verdict=[asdict(statement) for statement in verdict(e)],
             mixtures=results.plain(mixtures_of(e)),
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
-            cases=[{"title": case.title, "number": case.number} for case in e.cases],
+            cases=[{"title": c.title, "number": c.number, "parameters": _parameters(data.test, c.number)} for c in e.cases],
         )
     return e
+
+
+def _parameters(pairs: Pairs, number: int) -> dict[str, float]:
+    """Return the parameters of a pair by name."""
+    scalars = [] if pairs.scalars is None else pairs.scalars[number].tolist()
+    return dict(zip(pairs.parameters, scalars, strict=True))
 
 
 def _command(run: Path, file: Path | None, selection: Selection | None, options: dict[str, Any]) -> str:
@@ -127,10 +134,13 @@ def _own(run: Path, split: str) -> Dataset:
 
 def _other(run: Path, file: Path, selection: Selection | None, config: Config, model: Surrogate) -> Dataset:
     """Return the pairs of a file as test pairs, without those that the model was trained on, with the run's other splits."""
-    if selection is None and not store.is_store(file):
+    if (selection is None or selection.u is None) and not store.is_store(file):
         names = {k: v for k, v in config.data.options.items() if k not in NOT_SELECTED}
         names = {k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}
-        selection = Selection(**names) if names else None
+        table = None if selection is None else selection.parameters
+        if table is None and "parameters" in config.data.options:
+            raise UserError(f"{run} was trained on a table of parameters; give that of {file} with --parameters")
+        selection = Selection(**names, parameters=table) if names or table else None
     elif selection is not None and selection.dims is None:
         selection = replace(selection, dims=config.data.options.get("dims"))
     data = open_selected(file, selection, None, config.data.options.get("mask"), None)

@@ -11,6 +11,7 @@ import numpy as np
 from .._typing import Array
 from ..data.open import open_selected
 from ..data.pairs import Dataset
+from ..data.parameters import PARAMETER
 from ..data.selection import Selection
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
@@ -67,7 +68,9 @@ def data_of(run: Path) -> Dataset:
 def split_digest(data: Dataset) -> str:
     """Return a digest of the first and the last pair of each split, which identifies the data."""
     parts = [part for pairs in data.splits().values() for part in (pairs[:1], pairs[-1:])]
-    return array_digest(np.concatenate([np.nan_to_num(v).ravel() for part in parts for v in (part.a, part.u)]))
+    arrays = [v for part in parts for v in (part.a, part.u)]
+    arrays += [part.xarray["scalars"].values for part in parts if PARAMETER in part.xarray.coords]  # of a table
+    return array_digest(np.concatenate([np.nan_to_num(v).ravel() for v in arrays]))
 
 
 def array_digest(values: Array) -> str:

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,11 @@ from ..data import store
 from ..data.findings import Finding, check
 from ..data.formats import Contents, Entry, contents
 from ..data.open import open_file
-from ..data.pairs import Dataset, open_store
+from ..data.pairs import Dataset, Pairs, open_store
+from ..data.parameters import read_parameters
 from ..data.selection import Selection, float_type
-from ..data.suggest import suggest
+from ..data.suggest import complete
+from ..errors import UserError
 from ..work.engine import memory_allowed
 
 __all__ = ["inspect", "sketch"]
@@ -28,6 +31,7 @@ __all__ = ["inspect", "sketch"]
 FILE_BYTES = 2**31  # largest file that is checked completely; of a larger one, the first samples are
 FEWEST_ROWS = 20  # of each array of a larger file that are checked at least
 RANGE_BYTES = 2**28  # of an array from which the table computes minimum, maximum and mean
+MOST_TABLES = 20  # that are looked at beside a file
 DPI = 110  # of the plot
 BARS = "▁▂▃▄▅▆▇█"  # characters for a field in one dimension, from low to high
 SHADES = " ░▒▓█"  # characters for a field in two dimensions, from low to high
@@ -57,10 +61,11 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
     console.print(_table(file))
     for note in (*file.notes, *_types(file)):
         console.print(f"note: {note}", soft_wrap=True, markup=False)
-    if selection is None:
-        suggestion = suggest(file)
+    table = None if selection is None or selection.parameters is None else read_parameters(selection.parameters)
+    if selection is None or selection.u is None:
+        suggestion = complete(file, selection, 0 if table is None else len(table))
         if suggestion is None:
-            console.print(_ambiguous(path), soft_wrap=True, markup=False)
+            console.print(_ambiguous(file, selection, 0 if table is None else len(table)), soft_wrap=True, markup=False)
             return
         certainty, advice = ("Recognised", "") if suggestion.certain else ("A guess", "; check the names and dimensions below")
         console.print(f"{certainty}: {suggestion.reason}{advice}", soft_wrap=True, markup=False)
@@ -68,7 +73,8 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
     part = _first_samples(file)
     if part is not file:
         console.print("The file is large: only the first samples of each array are checked below.")
-    _show(console, open_file(part, selection, mask=mask), plot)
+        table = None if table is None or selection.u not in part.entries else table[: part.entries[selection.u].shape[0]]
+    _show(console, open_file(part, selection, mask=mask, table=table), plot)
     _print_commands(console, path, selection)
 
 
@@ -131,7 +137,9 @@ def _show(console: Console, data: Dataset, plot: Path | None) -> None:
     findings = check(data)
     for finding in findings or [Finding("note", "data", "no problems found")]:
         console.print(Text(str(finding), style=STYLE[finding.level]), soft_wrap=True)
-    for name in ("a", "u"):
+    if data.train.scalars is not None:
+        console.print(_parameters(data.train))
+    for name in ("u",) if data.train.without_field else ("a", "u"):
         values = getattr(data.train, name)[0]
         console.print(f"\n{name} of the first pair{f', first of {len(values)} channels' if len(values) > 1 else ''}:")
         console.print(sketch(values[0]), markup=False, highlight=False)
@@ -140,6 +148,16 @@ def _show(console: Console, data: Dataset, plot: Path | None) -> None:
 
         preview(data).savefig(plot, dpi=DPI)
         console.print(f"\nPlot: {plot}", soft_wrap=True, markup=False)
+
+
+def _parameters(pairs: Pairs) -> Table:
+    """Return a table of the parameters with their ranges."""
+    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
+    for heading in ("parameter", "minimum", "maximum", "mean", "different values"):
+        table.add_column(heading, justify="left" if heading == "parameter" else "right")
+    for name, values in zip(pairs.parameters, np.asarray(pairs.scalars).T, strict=True):
+        table.add_row(Text(name), *_range(values, complete=True), str(len(np.unique(values))))
+    return table
 
 
 def sketch(field: Array, width: int = 60) -> str:
@@ -188,9 +206,27 @@ def _command(console: Console, text: str) -> None:
     console.print(f"  {text}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _ambiguous(path: Path) -> str:
+def _ambiguous(file: Contents, selection: Selection | None, rows: int) -> str:
     """Return the hint for a file whose inputs and outputs are ambiguous."""
+    name = shlex.quote(str(file.path))
+    if selection is not None:
+        return (
+            f"{selection.parameters} has {rows} rows, but no array above has as many samples: expected a row for each sample."
+        )
+    beside = _tables_beside(file)
+    table = shlex.quote(str(beside[0])) if beside else "runs.csv"
+    found = f"{table} has as many rows as an array has samples" if beside else "If outputs depend on parameters in a table"
     return (
         "It is unclear which arrays are a and u. Name them (and their dimensions, where shapes are ambiguous):\n"
-        f"  pdno inspect {shlex.quote(str(path))} --a NAME --u NAME --dims sample,x"
+        f"  pdno inspect {name} --a NAME --u NAME --dims sample,x\n"
+        f"{found}:\n  pdno inspect {name} --parameters {table}"
     )
+
+
+def _tables_beside(file: Contents) -> list[Path]:
+    """Return the .csv files in the folder of a file that have as many rows as one of its arrays has samples."""
+    samples, found = {entry.shape[0] for entry in file.entries.values() if len(entry.shape) > 1}, []
+    for path in sorted(file.path.parent.glob("*.csv"))[:MOST_TABLES]:
+        with suppress(UserError):
+            found += [path] if len(read_parameters(path)) in samples else []
+    return found

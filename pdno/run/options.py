@@ -51,12 +51,13 @@ SELECTION = {  # the fields of pdno.data.selection.Selection, which is not impor
     "u_eta": "Noisy outputs for evaluation; u must then be clean.",
     "group": "Labels; pairs with the same label stay in one split.",
     "scalars": "Further parameters of each pair.",
+    "parameters": "Table of parameters, a row for each sample of u; FILE[NAME,NAME] selects columns.",
     "test_a": "Inputs of the test pairs.",
     "test_u": "Outputs of the test pairs.",
     "validation_a": "Inputs of the validation pairs.",
     "validation_u": "Outputs of the validation pairs.",
 }
-METAVARS = {"dims": "DIMS"}  # of options whose value is not the name of an array
+METAVARS = {"dims": "DIMS", "parameters": "CSV"}  # of options whose value is not the name of an array
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,10 +66,10 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**options: Any) -> None:
         names = {name: options.pop(name) for name in SELECTION}
-        if (names["a"] is None) != (names["u"] is None):
+        if (names["a"] is None) != (names["u"] is None) and names["parameters"] is None:
             raise UserError("only one of --a and --u was given; give both, or neither for a suggestion")
         selection = None
-        if names["a"] is not None:
+        if names["u"] is not None or names["parameters"] is not None:
             from ..data.selection import Selection
 
             selection = Selection(**names)

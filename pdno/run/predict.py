@@ -3,12 +3,14 @@
 mean, std, quantile_0.05, …       (sample, channel, *grid)
 novelty, is_ood                   (sample,): the novelty score of each input, and whether it is out of distribution
 lower_0.9, upper_0.9              conformal intervals, if `pdno evaluate` has calibrated them
+parameters                        (sample, parameter): the scalars of each input, with their names, if the model has any
 """
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import xarray as xr
 
 from .. import __version__
@@ -16,6 +18,7 @@ from ..data import store
 from ..data.formats import contents
 from ..data.open import open_selected
 from ..data.pairs import Dataset, Pairs
+from ..data.parameters import PARAMETER, is_table, read_parameters
 from ..data.selection import Selection, arrange, pick
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
@@ -53,7 +56,7 @@ def predict(
 
     Args:
         run: folder of the run.
-        file: inputs; default: the data of the run.
+        file: inputs, or a table of parameters if the model has no other inputs; default: the data of the run.
         out: store to write.
         members: number of members for each input; "auto" for a Monte-Carlo error of mean and std below 3 % of the std.
         quantiles: levels in [0, 1].
@@ -61,7 +64,7 @@ def predict(
         split: of the run's own data or of another store: "train", "validation" or "test".
         a: array of inputs, in a file of another format.
         dims: its dimensions.
-        scalars: array of further parameters.
+        scalars: array of further parameters, or a table in another file.
         device: where to compute.
         progress: called with the numbers of finished and of all members.
         sampling: sampling settings of the model, such as steps=20.
@@ -82,7 +85,8 @@ def predict(
     levels = tuple(dict.fromkeys(quantiles))
     conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else count, sampling)
     bounds = () if conformal is None else central(conformal.level, count)
-    settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": array_digest(inputs), **sampling}
+    digest = array_digest(inputs if parameters is None else np.concatenate([inputs.ravel(), parameters.ravel()]))
+    settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}
     settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
     layout = _layout(model, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
     with store.building(out, layout) as partial:
@@ -91,7 +95,8 @@ def predict(
                 block = inputs[first:end], count, seed, (*levels, *bounds)
                 s = None if parameters is None else parameters[first:end]
                 p = model.predict(*block, scalars=s, first=first, progress=False, **sampling)
-                store.write(partial, group, first, _values(p, levels, conformal, bounds))
+                given_scalars = {} if s is None else {"parameters": s}
+                store.write(partial, group, first, given_scalars | _values(p, levels, conformal, bounds))
             if progress is not None:
                 progress(end * count, len(inputs) * count)
     predicted: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
@@ -128,7 +133,11 @@ def _layout(
         score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
         arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
         arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
-    return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
+    coordinates = dict(spaces.coordinates)
+    if spaces.scalars:
+        arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), "parameters of the input")
+        coordinates |= {PARAMETER: np.array(spaces.parameters)} if spaces.parameters else {}
+    return store.Layout({"": count}, {"": arrays}, {"": coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
 
 
 def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str | None, scalars: str | None) -> tuple[Any, Any]:
@@ -137,6 +146,8 @@ def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str |
     if a is None and (file is None or file.resolve() == Path(config.file).resolve()):
         return _split_inputs(data_of(run), split)
     path = Path(config.file) if file is None else file
+    if is_table(path):
+        return None, read_parameters(path)
     if store.is_store(path):
         if a or dims or scalars:
             raise UserError(f"{path} is a store of pdno, whose arrays are recorded; omit --a, --dims and --scalars")
@@ -155,7 +166,7 @@ def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str |
     values = pick(file_contents, name)
     if dimensions is not None:
         values = arrange(values, Selection(name, name, dimensions).dims_of("a"), name)[0]
-    return values, None if s is None else pick(file_contents, s)
+    return values, None if s is None else read_parameters(s) if is_table(s) else pick(file_contents, s)
 
 
 def _split_inputs(data: Dataset, split: str) -> tuple[Any, Any]:

@@ -141,6 +141,9 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
     metadata, row = contents["metadata"], contents["rows"][0]
     pairs = f"{metadata['train']} pairs" if metadata["train"] else "pairs"
     sentences = [f"The model was trained on {pairs} (a, u) of {metadata['training_file']}, with {metadata['grid']} points."]
+    if ranges := metadata.get("ranges"):
+        listed = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in ranges.items())
+        sentences.append(f"Training parameters: {listed}.")
     time = "" if row["train_seconds"] is None else f"; training took {_time(row['train_seconds'])}"
     sentences.append(f"It has {metadata['parameters']:,} parameters{time}.")
     sentences += [f"{line[:1].upper()}{line[1:]}" for line in metadata.get("fit_summary", ())]
@@ -256,13 +259,16 @@ def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[
             part["observed" if metadata["noise"] == "none" else "u"] = None
         members = [member[:1] for member in part.pop("members")]
         part = {name: None if value is None else value[:1] for name, value in part.items()}  # the first channel
+        if case.get("parameters") and not part["a"].any():
+            part["a"] = None  # outputs depend on parameters alone
         fields: Any = [part.pop(name) for name in ("a", "u", "mean", "std")]
         part["members"] = members
 
         def draw(theme: Any, fields: Any = fields, part: Any = part) -> Figure:
             return plot.fields(*fields, x=axes or None, theme=theme, **part)
 
-        drawings.append((draw, f"{CASES[case['title']]}: test input {case['number']}."))
+        parameters = "".join(f", {name} = {value:.4g}" for name, value in case.get("parameters", {}).items())
+        drawings.append((draw, f"{CASES[case['title']]}: test input {case['number']}{parameters}."))
     return drawings
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from ..data.findings import check_parameters
 from ..data.pairs import Dataset
+from ..data.parameters import resolved
 from ..errors import UserError
 from ..mean.choice import Trial
 from ..mean.choose import CANDIDATES
@@ -50,10 +52,13 @@ def train(
         UserError: if the folder holds a run with other settings, or the model cannot be trained on the data.
     """
     config, files = config.of_data(data), RunFolder(out)
+    options = dict(source.get("options", {}))
+    options |= {"parameters": resolved(options["parameters"])} if "parameters" in options else {}
+    source = {**source, "options": options}
     split = data.split(source.get("validation", 0.1), source.get("test", 0.1), seed)
     counts = {name: len(pairs) for name, pairs in split.splits().items()}
     config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts, digest=split_digest(split))})
-    options: dict[str, Any] = {"seed": seed, "run": out, "device": device, "devices": devices, "precision": precision}
+    options = {"seed": seed, "run": out, "device": device, "devices": devices, "precision": precision}
     options["log_error"] = log_error
     if not is_first():  # another process of a distributed run, which does not write
         return load(out) if files.model.exists() else config.build().learn(split.train, split.validation, **options)
@@ -64,6 +69,8 @@ def train(
             tell(f"{out} is finished already; choose another --out to train again")
             return load(out)
         begin = time.monotonic()
+        for finding in check_parameters(data.train):
+            tell(str(finding))
         try:
             model = config.build()
             model.log = tell
