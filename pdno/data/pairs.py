@@ -316,7 +316,9 @@ def layout(
     for split, pairs in templates.items():
         arrays = pairs.xarray.data_vars.items()
         specs[split] = {str(k): store.Spec(v.shape[1:], str(v.dtype), tuple(map(str, v.dims))) for k, v in arrays}
-        coordinates[split] = {str(name): c.values for name, c in pairs.xarray.coords.items()}
+        coordinates[split] = {str(name): c.values for name, c in pairs.xarray.coords.items() if name != PARAMETER}
+        if PARAMETER in pairs.xarray.coords:
+            provenance = {**provenance, "parameters": list(pairs.parameters)}
     axes = grid and [
         {"points": int(x.points), "kind": x.kind, "low": float(x.low), "high": float(x.high), "name": x.name} for x in grid.axes
     ]
@@ -332,8 +334,9 @@ def open_store(path: Path) -> Dataset:
     provenance = dict(store.check(path)["pdno"])
     axes = provenance.pop("grid")
     grid = None if axes is None else Grid(tuple(Axis(**axis) for axis in axes))
+    names = {PARAMETER: np.array(provenance.pop("parameters"))} if "parameters" in provenance else {}
     splits = {
-        split: Pairs(xr.open_zarr(path, group=split, zarr_format=3, consolidated=False, chunks=None))
+        split: Pairs(xr.open_zarr(path, group=split, zarr_format=3, consolidated=False, chunks=None).assign_coords(names))
         for split in provenance.pop("samples")
     }
     return Dataset(splits["train"], splits["test"], provenance, grid, splits.get("validation"))

@@ -291,8 +291,7 @@ def _create(root: Path, layout: Layout) -> None:
     for split, arrays in layout.arrays.items():
         group = store.create_group(split) if split else store
         for name, nodes in layout.coordinates[split].items():
-            dtype = "string" if nodes.dtype.kind in "UT" else nodes.dtype
-            group.create_array(name, shape=nodes.shape, dtype=dtype, compressors=[CODEC], dimension_names=(name,))
+            group.create_array(name, shape=nodes.shape, dtype=nodes.dtype, compressors=[CODEC], dimension_names=(name,))
         for name, spec in arrays.items():
             group.create_array(
                 name,

@@ -133,11 +133,10 @@ def _layout(
         score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
         arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
         arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
-    coordinates = dict(spaces.coordinates)
     if spaces.scalars:
-        arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), "parameters of the input")
-        coordinates |= {PARAMETER: np.array(spaces.parameters)} if spaces.parameters else {}
-    return store.Layout({"": count}, {"": arrays}, {"": coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
+        meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
+        arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
+    return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
 
 
 def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str | None, scalars: str | None) -> tuple[Any, Any]:

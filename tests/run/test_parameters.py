@@ -69,7 +69,7 @@ def test_predictions_for_a_table_have_its_parameters(trained, monkeypatch, capsy
     pd.DataFrame({"angle": [0.5], "speed [m/s]": [0.25]}).to_csv("new.csv", index=False)
     output(capsys, "predict run new.csv --members 2 --out new.zarr")
     predicted = xr.open_zarr("new.zarr", consolidated=False)
-    assert list(predicted["parameter"].values) == NAMES
+    assert predicted["parameters"].attrs["long_name"] == "parameters of the input: speed [m/s], angle"
     np.testing.assert_array_equal(predicted["parameters"], [[0.25, 0.5]])
 
 
