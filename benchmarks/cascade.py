@@ -29,7 +29,7 @@ TRAINING = pdno.Training(updates=300, batch=8, rate=2e-3, weight_decay=1e-3, ema
 
 def regression() -> pdno.PDNO:
     """Return kernel regression with Gaussian residuals."""
-    return pdno.PDNO(mean="kernel", law="gaussian")
+    return pdno.PDNO(mean="kernel", law="gaussian", symmetries="square")
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
-"""The table of diffusions in function space: a line for each problem and model, a column for each grid."""
+"""Tables of diffusions in function space, a line for each model and a column for each grid, and of the cascade."""
 
 from typing import Any
 
-__all__ = ["TABLES", "functional_table"]
+__all__ = ["TABLES", "cascade_table", "functional_table"]
 
 SHOWN = ("crps_ratio", "energy_ratio", "std_ratio", "increment_ratio")
+INPUTS = 40  # of the cascade
 GRIDS = ("training grid", "2 × as fine", "4 × as fine")
 
 
@@ -24,9 +25,22 @@ def functional_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
     return lines, "Each cell has the ratios of CRPS, energy score, standard deviation and increments of neighbours; 1 is best."
 
 
+def cascade_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
+    """Return the lines of the table as lists of cells, the first one with the headings, and no note."""
+    metrics = {"MRLE": "mrle", "CRPS": "crps", "energy score": "energy_score"}
+    lines = [["members", *metrics, "training time (s)", "time of a member (ms)"]]
+    for method in dict.fromkeys(row["method"] for row in contents["rows"]):
+        own = {row["metric"]: row for row in contents["rows"] if row["method"] == method}
+        first, scores = own["mrle"], [own.get(metric, {}).get("value") for metric in metrics.values()]
+        each = 1000 * first["sample_seconds"] / (first["members"] * INPUTS)
+        times = [f"{first['train_seconds']:.0f}", f"{each:.1f}"] if first["train_seconds"] else ["", ""]
+        lines.append([method, *("" if score is None else f"{score:.3g}" for score in scores), *times])
+    return lines, ""
+
+
 def _ratio(value: float | None) -> str:
     """Return a ratio with two decimals, or two digits if it is large."""
     return "∞" if value is None else f"{value:.2f}" if value < 10 else f"{value:.2g}"
 
 
-TABLES = {"results/functional.json": functional_table}
+TABLES = {"results/functional.json": functional_table, "results/cascade.json": cascade_table}
