@@ -124,7 +124,8 @@ class Cascade:
         path = Path(folder) / SETTINGS
         try:
             settings = json.loads(path.read_text())
-            new = cls(*(load(path.with_name(name)) for name in FILES), int(settings["factor"]), settings["kind"])
+            coarse, fine = (load(path.with_name(name)) for name in FILES)
+            new = cls(coarse, fine, int(settings["factor"]), settings["kind"])
             new.way = next(way for way in WAYS if list(way) == settings["way"])
         except (OSError, ValueError, KeyError, StopIteration) as error:
             if isinstance(error, UserError):
