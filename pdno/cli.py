@@ -245,6 +245,7 @@ def predict(
     a: Annotated[str | None, typer.Option(metavar="NAME", help="Array of inputs, if DATA is not a store of pdno.")] = None,
     dims: Annotated[str | None, typer.Option(metavar="DIMS", help="Dimensions of this array, such as sample,x,y.")] = None,
     scalars: Annotated[str | None, typer.Option(metavar="NAME", help="Array of further parameters.")] = None,
+    points: shared.OutputPoints = None,
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
@@ -257,23 +258,22 @@ def predict(
     from .work.folder import RunFolder
     from .work.progress import progress_bar
 
-    try:
-        levels = tuple(float(level) for level in quantiles.split(",") if level)
-    except ValueError:
-        raise UserError(
-            f"--quantiles {quantiles}: expected numbers from 0 to 1, separated by commas, such as 0.05,0.95"
-        ) from None
+    levels = shared.levels_of(quantiles)
     if members != "auto" and not members.isdecimal():
         raise UserError(f"--members {members}: expected a whole number, or auto")
     options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": scalars, "device": device}
-    options |= {"members": members if members == "auto" else int(members)} | ({} if steps is None else {"steps": steps})
+    options |= {"points": shared.points_of(points), "members": members if members == "auto" else int(members)}
+    options |= {} if steps is None else {"steps": steps}
     with progress_bar("predicting", "members") as progress:
         predicted = predict_into(run, file, out, quantiles=levels, seed=seed, progress=progress, **options)
     mean_std = float(predicted["std"].mean())
-    count = json.loads(predicted.attrs["pdno"])["members"]
-    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {count} members each; mean std {mean_std:.4g}")
+    metadata = json.loads(predicted.attrs["pdno"])
+    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {metadata['members']} members each; mean std {mean_std:.4g}")
+    for note in metadata.get("notes", ()):
+        typer.echo(note)
     if "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
-        typer.echo("no conformal intervals: they were calibrated for another model or other --steps, or --members is below 19")
+        which = "another model, another grid or other --steps"
+        typer.echo(f"no conformal intervals: they were calibrated for {which}, or --members is below 19")
     count = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0
     if count:
         inputs = "1 input is" if count == 1 else f"{count} inputs are"

@@ -15,12 +15,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.interpolate import make_interp_spline
 
 from ._typing import Floats
 from .basis import Condition, Kind, analyze, capacity, synthesize
 from .errors import UserError, nearest
 
-__all__ = ["Axis", "Grid", "interpolate", "restrict"]
+__all__ = ["Axis", "Grid", "Interpolation", "interpolate", "restrict"]
+
+Interpolation = Literal["linear", "cubic", "quintic", "spectral", "series"]
+DEGREES = {"cubic": 3, "quintic": 5}
+WRAPPED = 24  # nodes by which a spline on a periodic axis is continued at each end: further ones have weights below 1e-8
 
 Transfer = Callable[[Floats, "Axis", "Axis"], Floats]
 
@@ -181,7 +186,7 @@ def interpolate(
     u: Floats,
     source: Grid,
     target: Grid,
-    method: Literal["linear", "spectral"] = "linear",
+    method: Interpolation = "linear",
     condition: Condition | None = None,
 ) -> Floats:
     """Apply I: interpolate fields to another grid on the same domain, finer or coarser.
@@ -189,8 +194,9 @@ def interpolate(
     Args:
         u: fields, (…, *source).
         source, target: grids with the same domain.
-        method: "linear" has order 2 everywhere, and extrapolates to the half cells at the ends of a cell-centred grid;
-            "spectral" is exact for functions in the span of the modes of `source`.
+        method: "linear", "cubic" and "quintic" are splines of order 2, 4 and 6, which extrapolate to the half cells at the
+            ends of a cell-centred grid; "spectral" is exact for functions in the span of the modes of `source`, less those
+            that `target` cannot resolve; "series" evaluates all modes, so that values at common nodes are kept.
         condition: boundary condition of the modes; default: Fourier modes on periodic axes, cosines ("neumann") on others.
 
     Returns:
@@ -201,9 +207,12 @@ def interpolate(
     """
     if method == "linear":
         return _along_axes(u, source, target, _linear)
-    if method == "spectral":
-        return _along_axes(u, source, target, lambda v, s, t: _spectral(v, s, t, condition or s.condition))
-    raise UserError(f"interpolation {method!r} is unknown; {nearest(method, ['linear', 'spectral'])}")
+    if method in DEGREES:
+        return _along_axes(u, source, target, lambda v, s, t: _spline(v, s, t, DEGREES[method]))
+    if method in ("spectral", "series"):
+        kept = method == "series"
+        return _along_axes(u, source, target, lambda v, s, t: _spectral(v, s, t, condition or s.condition, kept))
+    raise UserError(f"interpolation {method!r} is unknown; {nearest(method, get_args(Interpolation))}")
 
 
 def _along_axes(u: Floats, source: Grid, target: Grid, transfer: Transfer) -> Floats:
@@ -264,7 +273,19 @@ def _linear(u: Floats, source: Axis, target: Axis) -> Floats:
     return np.asarray(u[..., left % source.points] * (1 - weight) + u[..., right] * weight)
 
 
-def _spectral(u: Floats, source: Axis, target: Axis, condition: Condition) -> Floats:
-    """Evaluate the modes of `source` at the nodes of `target`, less those that `target` cannot resolve."""
+def _spline(u: Floats, source: Axis, target: Axis, degree: int) -> Floats:
+    """Interpolate by a spline without knots next to the ends: (…, source) → (…, target)."""
+    nodes: Floats = source.nodes
+    if source.kind == "periodic":
+        i = np.arange(-WRAPPED, source.points + WRAPPED)
+        nodes, u = np.asarray(source.low + i * source.spacing, dtype=np.float64), u[..., i % source.points]
+    if len(nodes) <= degree:
+        raise UserError(f"a spline of degree {degree} needs {degree + 1} points, the axis {source.name!r} has {len(nodes)}")
+    return np.asarray(make_interp_spline(nodes, u, k=degree, axis=-1)(target.nodes))
+
+
+def _spectral(u: Floats, source: Axis, target: Axis, condition: Condition, all_modes: bool) -> Floats:
+    """Evaluate the modes of `source` at the nodes of `target`: all of them, or those that `target` can resolve."""
     c = analyze(u, source.kind, condition)
-    return synthesize(c[..., : capacity(target.points, target.kind, condition)], target.points, target.kind, condition)
+    kept = c.shape[-1] if all_modes else capacity(target.points, target.kind, condition)
+    return synthesize(c[..., :kept], target.points, target.kind, condition)

@@ -76,6 +76,31 @@ def test_spectral_interpolation_is_exact_for_its_modes_to_finer_and_coarser_grid
     np.testing.assert_allclose(interpolate(u, source, target, "spectral", condition), exact, atol=1e-12)
 
 
+@pytest.mark.parametrize(("method", "degree"), [("cubic", 3), ("quintic", 5)])
+@pytest.mark.parametrize("kind", ["vertex", "cell", "left"])
+def test_splines_are_exact_for_polynomials(kind, method, degree) -> None:
+    source, target = Grid.uniform(9, kind=kind), Grid.uniform(50, kind=kind)
+    u, exact = ((g.axes[0].nodes - 0.3) ** degree for g in (source, target))
+    np.testing.assert_allclose(interpolate(u, source, target, method), exact, atol=1e-13)
+
+
+@pytest.mark.parametrize(("method", "order"), [("cubic", 4), ("quintic", 6)])
+def test_splines_on_a_periodic_axis_have_their_order_everywhere(method, order) -> None:
+    target = Grid.uniform(97, kind="periodic")
+    sources = [Grid.uniform(n, kind="periodic") for n in (16, 32, 64)]
+    wave = [np.sin(2 * np.pi * (g.axes[0].nodes - 0.1)) for g in (*sources, target)]
+    errors = [np.abs(interpolate(u, g, target, method) - wave[-1]).max() for u, g in zip(wave, sources, strict=False)]
+    assert (np.log2(errors[:-1]) - np.log2(errors[1:]) > order - 0.3).all(), errors
+
+
+@pytest.mark.parametrize(("kind", "points"), [("periodic", 8), ("cell", 8), ("vertex", 9)])
+def test_a_series_keeps_values_at_common_nodes_of_a_coarser_grid(kind, points) -> None:
+    fine = 3 * points - 2 if kind == "vertex" else 3 * points
+    source, target = Grid.uniform(fine, kind=kind), Grid.uniform(points, kind=kind)
+    u = np.random.default_rng(0).normal(size=source.shape)
+    np.testing.assert_allclose(interpolate(u, source, target, "series"), restrict(u, source, target), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -91,7 +116,8 @@ def test_spectral_interpolation_is_exact_for_its_modes_to_finer_and_coarser_grid
         (lambda: restrict(np.ones(9), Grid.uniform(9), Grid.uniform(5), "strid"), "did you mean 'stride'"),
         (lambda: interpolate(np.ones(9), Grid.uniform(9), Grid.uniform(5, high=2.0)), "on the other"),
         (lambda: interpolate(np.ones(9), Grid.uniform(9), Grid.uniform(5, dim=2)), "dimensions"),
-        (lambda: interpolate(np.ones(9), Grid.uniform(9), Grid.uniform(5), "cubic"), "unknown"),
+        (lambda: interpolate(np.ones(9), Grid.uniform(9), Grid.uniform(5), "cubik"), "did you mean 'cubic'"),
+        (lambda: interpolate(np.ones(4), Grid.uniform(4), Grid.uniform(5), "quintic"), "needs 6 points"),
     ],
 )
 def test_invalid_arguments_are_rejected(call, message) -> None:

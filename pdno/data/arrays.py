@@ -10,7 +10,7 @@ from .pairs import Pairs, to_numpy
 from .parameters import PARAMETER, is_table, read_parameters
 from .selection import CHANNEL, SAMPLE, Selection
 
-__all__ = ["arranged", "check_finite", "check_real"]
+__all__ = ["arranged", "check_alike", "check_finite", "check_real"]
 
 ROWS = 256  # samples that are checked at a time, so that arrays mapped from files are never read as a whole
 
@@ -72,6 +72,18 @@ def check_finite(pairs: Pairs) -> None:
                 row = first + int(np.argwhere(bad)[0][0])
                 hint = '; missing outputs can be masked with mask="nan"' if name == "u" else ""
                 raise UserError(f"{name} has NaN or infinite values, first in sample {row}; correct or remove them{hint}")
+
+
+def check_alike(pairs: Pairs, validation: Pairs) -> None:
+    """Raise UserError unless validation and training pairs have the same shapes."""
+    got, expected = (
+        f"a {p.a.shape[1:]}, u {p.u.shape[1:]}, {0 if p.scalars is None else p.scalars.shape[1]} scalars"
+        for p in (validation, pairs)
+    )
+    if got != expected:
+        raise UserError(
+            f"validation pairs have {got}, expected {expected} as training pairs; pass the same shapes, or a fraction"
+        )
 
 
 def _check_ambiguous(a: Any, u: Any, scalars: Any, dims: str | None) -> None:

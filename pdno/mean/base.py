@@ -25,6 +25,7 @@ from ..learning.network import NetworkOnPairs
 from ..work.state import State
 
 __all__ = [
+    "AnyGrid",
     "Components",
     "Componentwise",
     "Mean",
@@ -186,6 +187,23 @@ class Componentwise(ABC):
     @abstractmethod
     def left_out_components(self) -> Components:
         """Return the posterior of the pairs of the latest call of `residuals`, each without itself."""
+
+
+class AnyGrid(ABC):
+    """A mean that may be an operator: a map between functions, which can be evaluated on another grid than that of training."""
+
+    @property
+    @abstractmethod
+    def any_grid(self) -> bool:
+        """Whether `on_grid` can be called."""
+
+    @abstractmethod
+    def on_grid(self, a: Array, scalars: Array | None = None) -> Array:
+        """Return m(a) on the grid of a.
+
+        Raises:
+            UserError: if this grid has too few points.
+        """
 
 
 def _size(arrays: Mapping[str, Array]) -> int:

@@ -29,9 +29,10 @@ from ..learning.loop import Objective
 from ..learning.network import OWN, NetworkOnPairs, elements_of, normalise_of
 from ..learning.normalisation import Normalise
 from ..learning.settings import Rows, Training
+from ..nn import GridNetwork
 from ..symmetry import Own, average
 from ..work.state import State
-from .base import Mean, pairs_of, refitted
+from .base import AnyGrid, Mean, pairs_of, refitted
 from .physics import Physics
 
 __all__ = ["Network", "recipe"]
@@ -45,7 +46,7 @@ LOGGED = 100  # pairs on which the error is logged, at most
 PATIENCE = 5  # validations without a lower loss, of twenty: later steps would fit the noise of the training pairs
 
 
-class Network(Mean):
+class Network(Mean, AnyGrid):
     """A network, trained on the relative L2 error with a moving average of its weights and a one-cycle learning rate.
 
     Args:
@@ -160,6 +161,22 @@ class Network(Mean):
         if self.regression is not None:
             out = self.regression(out)
         return out if self.points is None else self._moved(out, a.shape[2:])
+
+    @property
+    def any_grid(self) -> bool:
+        """Whether the network is an operator, and nothing else depends on the grid of training."""
+        if not self.networks or self.points is not None or self.regression is not None or OWN in _names(self.symmetries):
+            return False
+        net = self.trained
+        by_channel = all(n.mean[0].size == n.std[0].size == 1 for name, n in net.normalisations.items() if name != "scalars")
+        is_operator = isinstance(net.module, GridNetwork) and net.module.is_operator
+        return is_operator and by_channel and net.spaces.a_shape[1:] == net.spaces.u_shape[1:]
+
+    def on_grid(self, a: Array, scalars: Array | None = None) -> Array:
+        net, grid = self.trained, a.shape[2:]
+        spaces = replace(net.spaces, a_shape=a.shape[1:], u_shape=(net.spaces.u_shape[0], *grid), coordinates={})
+        there = NetworkOnPairs(net.module, spaces, net.normalisations, elements_of(self.symmetries, spaces))
+        return _evaluated(there, a, scalars)
 
     def residuals(
         self,

@@ -7,7 +7,7 @@ and all other values that depend on a alone are computed once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,12 +20,13 @@ from ..data.support import Support
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
 from ..learning.network import device_of
-from ..mean.base import Mean, Posterior
+from ..mean.base import AnyGrid, Mean, Posterior
 from ..mean.base import named_state as named_mean
 from ..mean.choice import Trial
 from ..residual.law import Inputs, ResidualLaw, Rows
 from ..residual.law import named_state as named_law
 from ..work.state import State
+from .transfer import Mesh, Transfer
 
 __all__ = ["Given", "Law"]
 
@@ -46,6 +47,8 @@ class Law:
         summary: what was selected and why, in sentences.
         history: rows of the training log of the residual law, or of the mean of a network baseline.
         provenance: version, seed, number of pairs and of updates.
+        transfer: how to predict on other meshes; None for models that cannot.
+        mesh: another mesh than that of training, on which `spaces` are; None for that of training. It is not saved.
     """
 
     spaces: Spaces
@@ -59,6 +62,27 @@ class Law:
     summary: tuple[str, ...] = ()
     history: tuple[dict[str, Any], ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    transfer: Transfer | None = None
+    mesh: Mesh | None = None
+
+    def on(self, spaces: Spaces) -> "Law":
+        """Return the law on another mesh.
+
+        Args:
+            spaces: channels of training, and other grids on the same domain, such as those of `pdno.data.meshes.spaces_on`.
+
+        Raises:
+            UserError: if the model cannot predict on another mesh.
+        """
+        own = self.spaces if self.mesh is None else self.mesh.source
+        if (spaces.a_shape, spaces.u_shape) == (own.a_shape, own.u_shape):
+            return replace(self, spaces=spaces, mesh=None)
+        if self.transfer is None:
+            raise UserError(
+                f"this model predicts on its grid of {own.grid} only, got {spaces.grid}; train it again with this version of "
+                "pdno, or interpolate inputs to the grid of training"
+            )
+        return replace(self, spaces=spaces, mesh=Mesh(self.transfer, own, spaces))
 
     def given(self, a: Array, scalars: Array | None = None) -> "Given":
         """Return the distribution of u for inputs (sample, channel, *grid) and scalars (sample, parameter)."""
@@ -96,6 +120,8 @@ class Law:
             parts["support"] = self.support.state()
         if self.novelty is not None:
             parts["novelty"] = self.novelty.state()
+        if self.transfer is not None:
+            parts["transfer"] = self.transfer.state()
         arrays: dict[str, Array] = {"fingerprints": self.fingerprints}
         arrays |= {} if self.noise_std is None else {"noise_std": self.noise_std}
         leaderboard = [trial.to_json() for trial in self.leaderboard]
@@ -105,7 +131,7 @@ class Law:
     @classmethod
     def from_state(cls, state: State, mean: Callable[[State], Mean], residual: Callable[[State], ResidualLaw]) -> "Law":
         """Restore what `state` returned; `mean` and `residual` restore the two parts."""
-        novelty, support = state.parts.get("novelty"), state.parts.get("support")
+        novelty, support, transfer = (state.parts.get(name) for name in ("novelty", "support", "transfer"))
         return cls(
             Spaces.from_state(state.parts["spaces"]),
             mean(state.parts["mean"]),
@@ -118,6 +144,7 @@ class Law:
             tuple(state.settings["summary"]),
             (),
             state.settings["provenance"],
+            None if transfer is None else Transfer.from_state(transfer),
         )
 
 
@@ -126,7 +153,7 @@ class Given:
 
     Args:
         law: of u given a.
-        a: inputs, (sample, channel, *grid).
+        a: inputs, (sample, channel, *grid), on the grid of the law.
         scalars: (sample, parameter).
     """
 
@@ -135,28 +162,41 @@ class Given:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The inputs with m(a)."""
-        return Inputs(self.a, self.law.mean(self.a, self.scalars), self.scalars)
+        """The inputs with m(a), on the grid of training."""
+        a = self.a if self.law.mesh is None else self.law.mesh.inputs(self.a)
+        return Inputs(a, self.law.mean(a, self.scalars), self.scalars)
+
+    @cached_property
+    def centre(self) -> Array:
+        """m(a) on the grid of the law, (sample, channel, *grid)."""
+        mesh, mean = self.law.mesh, self.law.mean
+        if mesh is None:
+            return self.inputs.mean
+        if mesh.is_direct and isinstance(mean, AnyGrid):
+            return mean.on_grid(self.a, self.scalars)
+        return mesh.mean(self.inputs.mean)
 
     @property
     def mean(self) -> Array | None:
         """The exact mean of u, (sample, channel, *grid); None if it is available only from members."""
         if not self.law.residual.centred:
             return None
-        return self.inputs.mean if self.law.support is None else self.law.support.clipped(self.inputs.mean)
+        return self.centre if self.law.support is None else self.law.support.clipped(self.centre)
 
     def uncertainty(self) -> tuple[Array | None, Array | None]:
         """Return aleatoric and epistemic standard deviations in the shape of u; None for one that is not available.
 
         They come from repeated inputs, from homoscedastic residuals, or from the posterior of the mean.
         """
-        shape, noise, std = (len(self.a), *self.law.spaces.u_shape), self.law.noise_std, self.law.residual.std
+        noise, std, mesh = self.law.noise_std, self.law.residual.std, self.law.mesh
+        both: tuple[Array, ...] = ()
         if noise is not None and std is not None:
-            rest = np.sqrt(np.maximum(std**2 - noise**2, 0.0))
-            return np.broadcast_to(noise, shape), np.broadcast_to(rest, shape)
-        if isinstance(self.law.mean, Posterior) and not self.law.residual.deterministic:
-            return self.law.mean.uncertainty(self.a, self.scalars)
-        return None, None
+            both = noise, np.sqrt(np.maximum(std**2 - noise**2, 0.0))
+        elif isinstance(self.law.mean, Posterior) and not self.law.residual.deterministic:
+            both = self.law.mean.uncertainty(self.inputs.a, self.scalars)
+        shape = (len(self.a), *self.law.spaces.u_shape)
+        values = [np.broadcast_to(x if mesh is None else mesh.std(x), shape) for x in both]
+        return (values[0], values[1]) if values else (None, None)
 
     @torch.no_grad()
     def stream(
@@ -175,13 +215,15 @@ class Given:
             sampling: settings of the residual law, such as steps=20.
         """
         law, total = self.law.residual, len(self.a) * members
-        size = law.rows_of_call(self.law.spaces.u_shape) if chunk is None else positive(chunk, "chunk")
+        shapes = self.law.spaces.u_shape, self.inputs.mean.shape[1:]
+        size = min(map(law.rows_of_call, shapes)) if chunk is None else positive(chunk, "chunk")
         for first in range(0, total, size):
             flat = np.minimum(np.arange(first, first + size), total - 1)
             places, numbers = flat // members, flat % members
-            values = law.draw(self.inputs, Rows(seed, start + places, numbers, places), **sampling)
-            kept = slice(0, min(size, total - first))
-            u = self.inputs.mean[places[kept]] + values[kept]
+            rows, kept = Rows(seed, start + places, numbers, places), slice(0, min(size, total - first))
+            values = law.draw(self.inputs, rows, **sampling)[kept]
+            moved = values if self.law.mesh is None else self.law.mesh.residual(values, rows)
+            u = self.centre[places[kept]] + moved
             yield places[kept], numbers[kept], u if self.law.support is None else self.law.support.nearest(u)
 
 

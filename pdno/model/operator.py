@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 
 from ..basis import Kind
+from ..data.meshes import Points
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..data.support import Support
@@ -40,6 +41,7 @@ from ..symmetry import Own, Symmetry
 from .decompose import in_sample
 from .law import Law
 from .paper import PDNO_TESTS
+from .prediction import given_for
 from .search import Search
 from .surrogate import Surrogate, plain
 
@@ -227,23 +229,23 @@ class PDNO(Surrogate):
                 'such as variance="gaussian"'
             )
 
-    def mean(self, a: Any, *, scalars: Any = None, seed: int = 0) -> Any:
+    def mean(self, a: Any, *, scalars: Any = None, seed: int = 0, points: Points | None = None) -> Any:
         """Return s_θ(a), the mean of q_θ(· | a), in the shape of u.
 
         It is m(a) for a law of mean zero, and m(a) plus the mean of the residual law otherwise: without the Monte-Carlo error
-        of a mean over members if the law has it (`pdno.residual.Expectation`), else the mean of 100 members.
+        of a mean over members if the law has it (`pdno.residual.Expectation`), else the mean of 100 members. `points` are those
+        of `predict`.
 
         Raises:
             UserError: if the model has not been fitted, inputs do not fit it, or the reverse chain does not end at step 0.
         """
-        law = self.fitted
-        fields, parameters = law.spaces.inputs(a, scalars)
-        given = law.given(fields, parameters)
+        law, given = given_for(self.fitted, a, scalars, points)
         if given.mean is not None:
             return law.spaces.outputs(given.mean, a)
         if not isinstance(law.residual, Expectation):
-            return self.predict(a, scalars=scalars, members=MEAN_MEMBERS, seed=seed, progress=False).mean
-        values = given.inputs.mean + law.residual.expectation(given.inputs, seed)
+            return self.predict(a, scalars=scalars, members=MEAN_MEMBERS, seed=seed, progress=False, points=points).mean
+        expected = law.residual.expectation(given.inputs, seed)
+        values = given.centre + (expected if law.mesh is None else law.mesh.mean(expected))
         return law.spaces.outputs(values if law.support is None else law.support.clipped(values), a)
 
     def nvlb(self, a: Any, u: Any, seed: int = 0, scalars: Any = None) -> float:

@@ -1,5 +1,6 @@
 """Statistics of the members of a prediction, in memory that does not grow with their number."""
 
+import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -7,13 +8,15 @@ from typing import Any, Literal
 import numpy as np
 
 from .._typing import Array, Mask
+from ..data.meshes import Points, spaces_on
 from ..errors import UserError
 from ..evaluation.streaming import Statistics
 from ..work.progress import progress_bar
-from .law import Law, positive
+from .law import Given, Law, positive
 from .members import TOLERANCE, members_needed
+from .transfer import UNRESOLVED
 
-__all__ = ["Prediction", "draw_members", "predict"]
+__all__ = ["Prediction", "draw_members", "given_for", "predict"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Prediction:
         novelty: out-of-distribution score of each input, (sample,), above 1 where it is flagged; None if the model has none.
         aleatoric_std: standard deviation of the observation noise; None if it is not available.
         epistemic_std: standard deviation of the model's error, which more data would reduce; None if it is not available.
+        notes: what a prediction on another mesh than that of training is, in sentences.
     """
 
     mean: Any
@@ -39,6 +43,7 @@ class Prediction:
     novelty: Array | None = None
     aleatoric_std: Any = None
     epistemic_std: Any = None
+    notes: tuple[str, ...] = ()
 
     @property
     def is_ood(self) -> Mask | None:
@@ -71,16 +76,16 @@ def predict(
     start: int = 0,
     progress: bool = True,
     tolerance: float = TOLERANCE,
+    points: Points | None = None,
     **sampling: Any,
 ) -> Prediction:
     """Return mean, std and quantiles of each input's members; arguments as in `pdno.model.surrogate.Surrogate.predict`."""
-    spaces = law.spaces
-    fields, parameters = spaces.inputs(a, scalars)
+    law, given = given_for(law, a, scalars, points)
+    spaces, fields, parameters = law.spaces, given.a, given.scalars
     levels = _levels(quantiles)
     shape, deterministic = spaces.u_shape, law.residual.deterministic
     out = np.empty((2 + len(levels), len(fields), *shape))
     current, rank_error, done = Statistics(shape, levels), 0.0, 0
-    given = law.given(fields, parameters)
     if members == "auto":
         members = members_needed(given, _tolerance(tolerance), seed, start, **sampling)
     drawn = 1 if deterministic else positive(members)
@@ -99,20 +104,45 @@ def predict(
     if given.mean is not None:
         out[0] = given.mean
     mean, std, *rest = (spaces.outputs(values, a) for values in out)
-    novelty = None if law.novelty is None else law.novelty.distance(fields, parameters)
-    parts = [None if part is None else spaces.outputs(part, a) for part in given.uncertainty()]
-    return Prediction(mean, std, members, dict(zip(levels, rest, strict=True)), rank_error, novelty, *parts)
+    novelty = None if law.novelty is None else law.novelty.distance(given.inputs.a, parameters)
+    noise, rest_std = (None if part is None else spaces.outputs(part, a) for part in given.uncertainty())
+    notes = () if law.mesh is None else law.mesh.notes
+    return Prediction(mean, std, members, dict(zip(levels, rest, strict=True)), rank_error, novelty, noise, rest_std, notes)
 
 
 def draw_members(
-    law: Law, a: Any, members: int, seed: int, scalars: Any, chunk: int | None, start: int, **sampling: Any
+    law: Law,
+    a: Any,
+    members: int,
+    seed: int,
+    scalars: Any,
+    chunk: int | None,
+    start: int,
+    points: Points | None = None,
+    **sampling: Any,
 ) -> Any:
     """Return members (member, *shape of u)."""
-    fields, parameters = law.spaces.inputs(a, scalars)
-    out = np.empty((positive(members), len(fields), *law.spaces.u_shape))
-    for inputs, numbers, values in law.given(fields, parameters).stream(members, seed, chunk=chunk, start=start, **sampling):
+    law, given = given_for(law, a, scalars, points)
+    out = np.empty((positive(members), len(given.a), *law.spaces.u_shape))
+    for inputs, numbers, values in given.stream(members, seed, chunk=chunk, start=start, **sampling):
         out[numbers, inputs] = values
     return law.spaces.outputs(out, a)
+
+
+def given_for(law: Law, a: Any, scalars: Any, points: Points | None = None) -> tuple[Law, Given]:
+    """Return the law on the mesh of the user's inputs, and the distribution of u for them; arguments as in `predict`.
+
+    Warns of inputs that their grid does not resolve.
+    """
+    law = law.on(spaces_on(law.spaces, a, points))
+    given = law.given(*law.spaces.inputs(a, scalars))
+    if law.mesh is not None and (part := law.mesh.unresolved(given.a)) > UNRESOLVED:
+        warnings.warn(
+            f"inputs are not resolved on their grid of {law.spaces.a_grid}: {100 * part:.0f} % of their variance is in the "
+            f"highest modes; predictions depend on how they are interpolated to the grid of training, {law.mesh.source.a_grid}",
+            stacklevel=4,
+        )
+    return law, given
 
 
 def _tolerance(tolerance: Any) -> float:

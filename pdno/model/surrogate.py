@@ -17,7 +17,8 @@ import numpy as np
 from .. import __version__
 from .._typing import Array, Ints
 from ..basis import Kind
-from ..data.arrays import arranged, check_finite
+from ..data.arrays import arranged, check_alike, check_finite
+from ..data.meshes import Points, spaces_on
 from ..data.pairs import Dataset, Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
@@ -34,6 +35,7 @@ from ..work.threads import suitable_threads
 from .law import Given, Law
 from .members import TOLERANCE
 from .prediction import Prediction, draw_members, predict
+from .transfer import Transfer
 
 __all__ = ["Surrogate", "plain"]
 
@@ -182,7 +184,7 @@ class Surrogate(ABC):
         spaces = Spaces.of(pairs, channel, self.kind)
         for part in (validation, log_pairs):
             if part:
-                _check_alike(pairs, part)
+                check_alike(pairs, part)
         check_log(log_error, log_pairs or validation)
         folder = None if run is None else Path(run)
         terms = Terms(int(seed), folder, device, devices, precision, progress, deadline, log=self.log)
@@ -194,8 +196,11 @@ class Surrogate(ABC):
         both = prints if validation is None else np.concatenate([prints, validation.fingerprints()])
         facts = {"version": __version__, "seed": terms.seed, "pairs": len(pairs)}
         facts |= {"updates": sum(network.updates for network in law.residual.networks)}
+        transfer = Transfer.of(law.mean, validation or pairs, spaces)
         self.law = replace(
             law,
+            transfer=transfer,
+            summary=(*law.summary, transfer.describe()),
             novelty=Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group),
             fingerprints=np.unique(both),
             history=law.history or tuple(row for network in law.residual.networks for row in network.history),
@@ -220,7 +225,7 @@ class Surrogate(ABC):
     @final
     def given(self, a: Array, scalars: Array | None = None) -> Given:
         """Return the distribution of u for inputs (sample, channel, *grid) and scalars (sample, parameter)."""
-        return self.fitted.given(a, scalars)
+        return self.fitted.on(spaces_on(self.spaces, a)).given(a, scalars)
 
     @final
     def sample(
@@ -232,10 +237,11 @@ class Surrogate(ABC):
         scalars: Any = None,
         chunk: int | None = None,
         first: int = 0,
+        points: Points | None = None,
         **sampling: Any,
     ) -> Any:
         """Draw members of u | a: (members, *shape of u). Arguments and exceptions as in `predict`."""
-        return draw_members(self.fitted, a, members, seed, scalars, chunk, first, **sampling)
+        return draw_members(self.fitted, a, members, seed, scalars, chunk, first, points, **sampling)
 
     @final
     def predict(
@@ -250,12 +256,13 @@ class Surrogate(ABC):
         first: int = 0,
         progress: bool = True,
         tolerance: float = TOLERANCE,
+        points: Points | None = None,
         **sampling: Any,
     ) -> Prediction:
         """Return mean, std and quantiles of each input's members, in memory that does not grow with their number.
 
         Args:
-            a: inputs, as in `fit`.
+            a: inputs, as in `fit`, on any grid of the same domain.
             members: to draw for each input; "auto" for as many as the tolerance requires, at most 10,000.
             seed: of the members, which are those of `sample` with the same seed.
             quantiles: levels in [0, 1].
@@ -264,6 +271,8 @@ class Surrogate(ABC):
             first: number of the first input; members are functions of (seed, number of the input, number of the member).
             progress: show a progress bar on terminals.
             tolerance: with members="auto", the largest Monte-Carlo error of mean and std, relative to the std.
+            points: of the grid of the prediction, one number or one for each axis; default: that of a, if a and u share a grid
+                in training, else that of training.
             sampling: settings of the residual law, such as steps=20.
 
         Returns:
@@ -273,7 +282,7 @@ class Surrogate(ABC):
             UserError: if the model has not been fitted, or inputs or settings do not fit it.
         """
         options: dict[str, Any] = {"scalars": scalars, "chunk": chunk, "start": first, "progress": progress}
-        options["tolerance"] = tolerance
+        options |= {"tolerance": tolerance, "points": points}
         return predict(self.fitted, a, members, seed, quantiles, **options, **sampling)
 
     @final
@@ -381,15 +390,3 @@ def plain(setting: Any) -> Any:
         return json.loads(json.dumps(setting, default=number))
     except TypeError:
         return OWN
-
-
-def _check_alike(pairs: Pairs, validation: Pairs) -> None:
-    """Raise UserError unless validation and training pairs have the same shapes."""
-    got, expected = (
-        f"a {p.a.shape[1:]}, u {p.u.shape[1:]}, {0 if p.scalars is None else p.scalars.shape[1]} scalars"
-        for p in (validation, pairs)
-    )
-    if got != expected:
-        raise UserError(
-            f"validation pairs have {got}, expected {expected} as training pairs; pass the same shapes, or a fraction"
-        )

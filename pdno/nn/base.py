@@ -11,7 +11,7 @@ so an exact score can stand in for a network. Training and saving a model requir
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,8 @@ class RegressionNetwork(Protocol):
 class GridNetwork(nn.Module, ABC):
     """A network on fields with values on a grid: ``forward(n, v, a)``, or ``forward(a)`` with time=False.
 
-    ``type(net)(**net.settings)`` builds the same network with new weights.
+    ``type(net)(**net.settings)`` builds the same network with new weights. `is_operator` says whether it maps functions to
+    functions: values of the same functions on another grid give the values of the same output there, nearly.
 
     Args:
         dim: number of axes of the grid.
@@ -55,6 +56,8 @@ class GridNetwork(nn.Module, ABC):
         choices: settings of a subclass that are True, False or names.
         sizes: settings of a subclass that are positive whole numbers, or lists of them.
     """
+
+    is_operator: ClassVar[bool] = False
 
     def __init__(
         self,

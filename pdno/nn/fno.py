@@ -7,7 +7,7 @@ The lifting takes the fields and the coordinates linspace(0, 1, s). σ is GELU; 
 """
 
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,8 @@ class FNO(GridNetwork):
     >>> FNO(dim=2, modes=4, width=8)(torch.randn(3, 1, 30, 40)).shape
     torch.Size([3, 1, 30, 40])
     """
+
+    is_operator: ClassVar[bool] = True
 
     def __init__(
         self, dim: int, modes: int = 12, width: int = 32, in_channels: int = 1, out_channels: int = 1, time: bool = False

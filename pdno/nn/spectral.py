@@ -9,6 +9,7 @@ with zero, so the output is zero at first.
 
 import math
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +44,8 @@ class Spectral(GridNetwork):
     >>> Spectral(dim=1, modes=4, width=8)(torch.randn(3, 1, 30)).shape
     torch.Size([3, 1, 30])
     """
+
+    is_operator: ClassVar[bool] = True
 
     def __init__(
         self,

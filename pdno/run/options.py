@@ -21,11 +21,14 @@ __all__ = [
     "LogError",
     "Mask",
     "Members",
+    "OutputPoints",
     "Run",
     "Seed",
     "Steps",
     "Store",
     "equation_of",
+    "levels_of",
+    "points_of",
     "selecting",
 ]
 
@@ -42,6 +45,9 @@ Mask = Annotated[str | None, typer.Option(metavar="nan", help="Treat NaN in the 
 Cache = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")]
 Members = Annotated[int, typer.Option(help="Ensemble members for each input.")]
 AutoMembers = Annotated[str, typer.Option(help="Ensemble members for each input; auto: as many as mean and std need.")]
+OutputPoints = Annotated[
+    str | None, typer.Option(metavar="N", help="Points of the predictions, as 256 or 64x96; default: those of the inputs.")
+]
 Steps = Annotated[int | None, typer.Option(help="Sampling steps; default: those of the model.")]
 
 SELECTION = {  # the fields of pdno.data.selection.Selection, which is not imported here, so that --help is fast
@@ -84,6 +90,24 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in own] + added)  # type: ignore[attr-defined]
     run.__annotations__ = {**{p.name: p.annotation for p in own}, **types}
     return run
+
+
+def levels_of(text: str) -> tuple[float, ...]:
+    """Return levels of quantiles that are separated by commas."""
+    try:
+        return tuple(float(level) for level in text.split(",") if level)
+    except ValueError:
+        raise UserError(f"--quantiles {text}: expected numbers from 0 to 1, separated by commas, such as 0.05,0.95") from None
+
+
+def points_of(text: str | None) -> tuple[int, ...] | int | None:
+    """Return the points of a grid, such as 256 or 64x96."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if not all(side.isdecimal() for side in sides):
+        raise UserError(f"--points {text}: expected whole numbers, such as 256, or 64x96 for a rectangle")
+    return int(text) if len(sides) == 1 else tuple(int(side) for side in sides)
 
 
 def equation_of(name: str, points: int | None, settings: list[str]) -> "Equation":
@@ -167,6 +191,7 @@ Examples:
   pdno predict run --members 500 --out pred.zarr                  # the test inputs of the run
   pdno predict run new.npz --a force --members 500 --out pred.zarr
   pdno predict run darcy.zarr --split train --steps 50 --out pred.zarr
+  pdno predict run finer.npz --points 256 --out pred.zarr         # any grid of the same domain
 
 \b
 In Python:  xarray.open_zarr("pred.zarr", consolidated=False)  has mean, std, quantile_0.05, …

@@ -6,6 +6,7 @@ lower_0.9, upper_0.9              conformal intervals, if `pdno evaluate` has ca
 parameters                        (sample, parameter): the scalars of each input, with their names, if the model has any
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import xarray as xr
 from .. import __version__
 from ..data import store
 from ..data.formats import contents
+from ..data.meshes import Points
 from ..data.open import open_selected
 from ..data.pairs import Dataset, Pairs
 from ..data.parameters import PARAMETER, is_table, read_parameters
@@ -24,10 +26,11 @@ from ..errors import UserError
 from ..evaluation.conformal import Conformal
 from ..evaluation.scoring import MIN_MEMBERS
 from ..evaluation.streaming import central
+from ..model.law import Law
 from ..model.members import TOLERANCE, members_needed
-from ..model.prediction import Prediction
+from ..model.prediction import Prediction, given_for
+from ..model.prediction import predict as predict_block
 from ..model.saving import load
-from ..model.surrogate import Surrogate
 from ..work.engine import memory_allowed
 from .folder import array_digest, config_of, conformal_of, data_of, model_digest
 
@@ -48,6 +51,7 @@ def predict(
     a: str | None = None,
     dims: str | None = None,
     scalars: str | None = None,
+    points: Points | None = None,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
     **sampling: Any,
@@ -65,6 +69,7 @@ def predict(
         a: array of inputs, in a file of another format.
         dims: its dimensions.
         scalars: array of further parameters, or a table in another file.
+        points: of the grid of the predictions; default: that of the inputs.
         device: where to compute.
         progress: called with the numbers of finished and of all members.
         sampling: sampling settings of the model, such as steps=20.
@@ -77,24 +82,31 @@ def predict(
     """
     store.check_free(out)
     model = load(run, device=device)
-    inputs, parameters = model.spaces.inputs(*_inputs(run, file, split, a, dims, scalars))
-    given = model.given(inputs, parameters)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        law, given = given_for(model.fitted, *_inputs(run, file, split, a, dims, scalars), points)
+    inputs, parameters = given.a, given.scalars
     count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
     if count < 2:
         raise UserError(f"members = {count}: a standard deviation requires at least two")
     levels = tuple(dict.fromkeys(quantiles))
-    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else count, sampling)
+    on_grid = law.mesh is None  # of training, to which conformal intervals belong
+    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else count, sampling) if on_grid else None
     bounds = () if conformal is None else central(conformal.level, count)
     digest = array_digest(inputs if parameters is None else np.concatenate([inputs.ravel(), parameters.ravel()]))
     settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}
     settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
-    layout = _layout(model, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
-    with store.building(out, layout) as partial:
+    if law.mesh is not None:
+        notes = [*law.mesh.notes, *(str(warning.message) for warning in caught)]
+        settings |= {"grid": str(law.spaces.grid), "notes": notes}
+    layout = _layout(law, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
+    with store.building(out, layout) as partial, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are among the notes
         for group, first, end in store.blocks(layout):
             if not store.is_complete(partial, group, first, end):
                 block = inputs[first:end], count, seed, (*levels, *bounds)
                 s = None if parameters is None else parameters[first:end]
-                p = model.predict(*block, scalars=s, first=first, progress=False, **sampling)
+                p = predict_block(law, *block, scalars=s, start=first, progress=False, **sampling)
                 given_scalars = {} if s is None else {"parameters": s}
                 store.write(partial, group, first, given_scalars | _values(p, levels, conformal, bounds))
             if progress is not None:
@@ -117,10 +129,10 @@ def _values(p: Prediction, levels: tuple[float, ...], conformal: Conformal | Non
 
 
 def _layout(
-    model: Surrogate, count: int, levels: tuple[float, ...], conformal: Conformal | None, provenance: dict[str, Any]
+    law: Law, count: int, levels: tuple[float, ...], conformal: Conformal | None, provenance: dict[str, Any]
 ) -> store.Layout:
     """Return the arrays of the store, with their descriptions."""
-    spaces = model.spaces
+    spaces = law.spaces
     shape = spaces.u_shape if spaces.channel else spaces.u_shape[1:]
     dims = ("sample", *(["channel"] if spaces.channel else []), *spaces.axes)
     names = {"mean": "mean of the members", "std": "standard deviation of the members"}
@@ -129,7 +141,7 @@ def _layout(
         interval = f"conformal {100 * conformal.level:g} % interval ({conformal.samples} calibration pairs)"
         names |= {f"{bound}_{conformal.level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
     arrays = {name: store.Spec(shape, spaces.dtype, dims, description) for name, description in names.items()}
-    if model.novelty is not None:
+    if law.novelty is not None:
         score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
         arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
         arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
@@ -174,4 +186,4 @@ def _split_inputs(data: Dataset, split: str) -> tuple[Any, Any]:
     if not pairs:
         there = ", ".join(name for name, p in data.splits().items() if len(p))
         raise UserError(f"there are no {split} pairs; choose --split {there}")
-    return pairs.a, pairs.scalars
+    return pairs.xarray["a"], pairs.scalars

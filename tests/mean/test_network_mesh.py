@@ -52,3 +52,15 @@ def test_another_mesh_needs_one_grid_without_missing_values(pairs) -> None:
     ):
         Network(SLIM, training=SHORT, points=8).learn(pairs, None, QUIET)
     Network(SLIM, training=SHORT).learn(pairs, None, QUIET)
+
+
+def test_an_operator_is_evaluated_on_any_grid() -> None:
+    """The spectral network has modes as averages over the nodes: outputs of band-limited inputs are nearly one function."""
+    mean = Network(SPECTRAL, "translation", kind="periodic", training=SHORT).fit(waves(20, 32), 1 + waves(20, 32))
+    assert mean.any_grid
+    new = mean(waves(5, 32, seed=1))
+    np.testing.assert_allclose(mean.on_grid(waves(5, 32, seed=1)), new, rtol=0, atol=1e-6)
+    for points in (64, 160):
+        found = mean.on_grid(waves(5, points, seed=1))
+        np.testing.assert_allclose(found[..., :: points // 32], new, rtol=0, atol=1e-3)
+    assert not Network(SLIM, training=SHORT).fit(noise(8, 1, 8, 8), noise(8, 1, 8, 8)).any_grid

@@ -148,6 +148,16 @@ def test_inputs_without_outputs(done, say) -> None:
     xr.testing.assert_equal(one, predicted("three.zarr"))
 
 
+def test_predictions_on_another_grid(done, say) -> None:
+    a = np.sin(np.linspace(0, 3, 24)) + np.random.default_rng(0).normal(size=(3, 1))
+    np.savez("fine.npz", a=a)
+    model = pdno.load(done / "run")
+    for points, options in ((24, ""), (40, "--points 40 ")):
+        answer = say(f"predict {done}/run fine.npz {options}--members 3 --out {points}.zarr")
+        assert f"Trained on a grid of 16, predicted on {points}" in answer
+        np.testing.assert_array_equal(predicted(f"{points}.zarr")["std"], model.predict(a, members=3, points=points).std)
+
+
 def test_blocks_of_a_prediction_are_those_of_one_call(done, say) -> None:
     say(f"predict {done}/run --split train --members 2 --steps 2 --quantiles 0.25,0.25 --seed 7 --out train.zarr")
     found = predicted("train.zarr")
@@ -291,7 +301,12 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
         ("predict taken.zarr --out p.zarr", "taken.zarr is not the folder of a run"),
         ("predict d.npz --out p.zarr", "d.npz is not a checkpoint of pdno"),
         ("predict RUN two.npz --out p.zarr", "which array of two.npz holds the inputs? It has p, q; name it with --a"),
-        ("predict RUN two.npz --a q --out p.zarr", "this model was trained on inputs of shape (sample, 1, 16)"),
+        (
+            "predict RUN two.npz --a q --out p.zarr",
+            "a: a grid of 3; another grid than that of training needs 4 points",
+        ),
+        ("predict RUN --points 8x8 --out p.zarr", "points = (8, 8): expected a whole number, or one for each of 1 axes"),
+        ("predict RUN --points some --out p.zarr", "--points some: expected whole numbers, such as 256"),
         ("predict RUN two.npz --a r --out p.zarr", "two.npz has no array 'r'"),
         ("predict RUN --split tset --out p.zarr", "there are no tset pairs; choose --split train, validation, test"),
         ("predict RUN --members 0 --out p.zarr", "members = 0: a standard deviation requires at least two"),
@@ -308,7 +323,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, words, done, refuse
     np.savez("d.npz", a=a, u=u)
     np.savez("few.npz", a=a[:2], u=u[:2])
     np.savez("bad.npz", a=a, u=np.where(np.arange(30)[:, None] > 20, np.nan, u))
-    np.savez("two.npz", p=a, q=a[:, :7])
+    np.savez("two.npz", p=a, q=a[:, :3])
     Path("taken.zarr").mkdir()
     before = {path.name for path in Path().iterdir()}
     assert words in refused(arguments.replace("RUN", str(done / "run")))

@@ -97,7 +97,7 @@ def test_settings_that_cannot_work(settings, words) -> None:
         ({"members": "10"}, "members = '10': expected"),
         ({"chunk": 0}, "chunk = 0: expected a whole number of at least 1"),
         ({"a": normal(2, 2, 16)}, r"a has shape \(2, 2, 16\); this model was trained on inputs of shape \(sample, 1, 16\)"),
-        ({"a": normal(2, 15)}, r"a has shape \(2, 15\)"),
+        ({"a": normal(2, 3)}, "a: a grid of 3; another grid than that of training needs 4 points per axis"),
         ({"a": normal(2, 16) * np.nan}, "inputs have NaN or infinite values"),
         ({"a": normal(2, 16) * 1j}, "a has type complex128"),
         ({"a": None}, "there are no inputs"),
