@@ -32,6 +32,9 @@ __all__ = ["UNRESOLVED", "Mesh", "Transfer"]
 METHODS: dict[Interpolation, int] = {"series": 4, "quintic": 6, "cubic": 4, "linear": 2}  # and the fewest points they need
 MEASURED = 64  # pairs that the selection is based on
 LEAST_NOISE = 1e-4  # std of white noise, relative to that of predictions, from which it is treated as such
+AS_GOOD = 1.01  # error of a direct evaluation, relative to that with interpolation, up to which it is selected: it is no
+# worse on half the grid, and on finer grids it can have details that interpolation cannot
+ROUNDING = 1e-9
 HIGHEST = 0.75  # wavenumber relative to the highest one, from which modes count as the highest
 TINY = 1e-300
 UNRESOLVED = 0.01  # part of the variance in the highest modes, from which inputs count as unresolved
@@ -65,11 +68,11 @@ class Transfer:
         a, u = _best(some.a, spaces.a_grid), _best(prediction, spaces.grid)
         new = cls(a, u, "series" if "series" in _possible(spaces.grid) else u, white)
         measured = new._half_errors(mean, some, spaces)
-        return replace(new, direct=bool(measured[1] < measured[0]), errors=measured)
+        return replace(new, direct=bool(measured[1] <= AS_GOOD * measured[0] + ROUNDING), errors=measured)
 
     def _half_errors(self, mean: Mean, pairs: Pairs, spaces: Spaces) -> tuple[float, float]:
         """Return the errors of an operator on half the grid: at the grid of training and interpolated, and directly."""
-        half = _half(spaces.grid)
+        half = _half(spaces.grid) if spaces.a_shape[1:] == spaces.u_shape[1:] else None
         if half is None or not isinstance(mean, AnyGrid) or not mean.any_grid or pairs.mask is not None:
             return np.nan, np.nan
         a, u = interpolate(pairs.a, spaces.a_grid, half, self.a), interpolate(pairs.u, spaces.grid, half, self.u)

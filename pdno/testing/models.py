@@ -9,6 +9,7 @@ import torch
 import xarray as xr
 
 from ..data.pairs import Pairs
+from ..grid import restrict
 from ..model.saving import load as load_model
 from ..model.surrogate import Surrogate
 from .common import CASES, close, refuses, require, synthetic_pairs
@@ -51,7 +52,12 @@ def check_model(make: Callable[[], Surrogate], load: Callable[[Path], Surrogate]
     passed.append("moments")
     _check_types(make, model, pairs)
     passed.append("array types, channels and scalars")
-    refuses(lambda: model.predict(a[:, :-2]), "an input on another grid")
+    grid = model.spaces.grid
+    fine = grid.with_points(3 * a.shape[1] - 2 if grid.axes[0].kind == "vertex" else 3 * a.shape[1])
+    drawn = np.asarray(model.sample(a[:3], members=8, seed=2, points=fine.shape))
+    close(restrict(drawn, fine, grid), draws, "a member has other values at the same nodes of a finer grid", 1e-6)
+    passed.append("other grids")
+    refuses(lambda: model.predict(a[:, None, None]), "an input with another number of axes")
     refuses(lambda: model.predict(np.where(np.arange(len(a[0])) == 3, np.nan, a[:2])), "an input with NaN")
     refuses(lambda: make().fit(a[:5], u, progress=False), "different numbers of inputs and outputs")
     passed.append("wrong input")

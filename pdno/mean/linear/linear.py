@@ -22,10 +22,11 @@ from ...draw import generator
 from ...errors import UserError, nearest
 from ...learning.budget import Terms
 from ...work.state import State
-from ..base import Mean, checked, inputs, refitted
+from ..base import AnyGrid, Mean, checked, inputs, refitted
 from ..reuse import Reusable
 from .features import Features
 from .ridge import BASES, EXACT, FINEST, Affine, Ridge, relative_error
+from .shifts import MOST_VALUES, Shifts
 from .sparse import sparse_map
 
 __all__ = ["Linear"]
@@ -57,7 +58,7 @@ class Sparse(NamedTuple):
     score: float
 
 
-class Linear(Mean):
+class Linear(Mean, AnyGrid):
     """Ridge regression on selected features, or sparse least squares.
 
     Args:
@@ -123,6 +124,26 @@ class Linear(Mean):
                 "the same grid"
             )
         return self._map(features(x)).reshape(len(x), *self._shape)
+
+    @property
+    def any_grid(self) -> bool:
+        """Whether each output is a sum of a few displaced values of the input."""
+        return self._shifts() is not None
+
+    def on_grid(self, a: Array, scalars: Array | None = None) -> Array:
+        shifts = self._shifts()
+        if shifts is None or a.shape[1] != shifts.channels or scalars is not None:
+            raise UserError("this linear mean is not a sum of a few displaced values; interpolate inputs to its own grid")
+        return shifts(a)
+
+    def _shifts(self) -> Shifts | None:
+        """Return the map as a sum of displaced values; None if it is not one."""
+        features, size = self._trained(), int(np.prod(self._shape[1:]))
+        values = len(features.scale)
+        if features.logged.any() or features.leading.size or values > MOST_VALUES or values % size:
+            return None
+        constant = self._map(features(np.zeros((1, values))))[0]
+        return Shifts.of(self._map(features(np.eye(values))) - constant, constant, values // size, self._shape)
 
     def residuals(
         self,
