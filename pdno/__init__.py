@@ -55,6 +55,7 @@ __all__ = [
     "reverse",
     "run",
     "schedule",
+    "suggest",
     "symmetry",
     "testing",
     "work",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .grid import Grid
     from .learning.settings import Training
     from .model import baseline
+    from .model.design.suggest import suggest
     from .model.operator import PDNO
     from .model.saving import load
 
@@ -112,6 +114,7 @@ _HOME = {  # modules of the names that are not modules
     "generate": "data.generate",
     "load": "model.saving",
     "open": "data.open",
+    "suggest": "model.design.suggest",
 }
 _SHORT = {  # modules of packages that also have a short name
     "base": "diffusion.base",

@@ -13,6 +13,7 @@ from . import __version__
 from .errors import UserError
 from .run import options as shared
 from .run.options import AutoMembers, Cache, Data, Device, LogError, Mask, Members, Run, Seed, Steps, Store, selecting
+from .run.suggest import SUGGEST_EXAMPLES, suggest
 
 if TYPE_CHECKING:
     from .data.selection import Selection
@@ -303,12 +304,13 @@ def evaluate(
     from shlex import quote
 
     from .run.evaluate import evaluate_run
+    from .run.report import show_results
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
     options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
     typer.echo(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
     evaluate_run(run, file, selection, **options)
-    _show_results(run)
+    show_results(run)
     typer.echo(f"Next:  pdno report {quote(str(run))}")
 
 
@@ -332,22 +334,7 @@ def report(
     typer.echo(write_report(run, out))
 
 
-def _show_results(run: Path) -> None:
-    """Print scores and verdict of a run."""
-    from rich.console import Console
-
-    from .run import results
-    from .run.noise import noise_table
-    from .run.report import statements, table
-    from .work.folder import RunFolder
-
-    contents = results.read(RunFolder(run).results)
-    console = Console()
-    console.print(table(contents))
-    if (noise := noise_table(contents)) is not None:
-        console.print(noise)
-    for text in statements(contents):
-        console.print(text, markup=False, highlight=False)
+app.command(epilog=SUGGEST_EXAMPLES)(suggest)
 
 
 @app.command(epilog=shared.BENCH_EXAMPLES)

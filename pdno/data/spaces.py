@@ -40,6 +40,7 @@ class Spaces:
         kind: of each axis, see `pdno.grid`; () for "cell" along all.
         parameters: names of the scalars.
         ranges: smallest and largest training value of each scalar.
+        without_field: whether outputs depend on scalars alone, and a is zero.
     """
 
     a_shape: tuple[int, ...]
@@ -53,6 +54,7 @@ class Spaces:
     kind: tuple[Kind, ...] = ()
     parameters: tuple[str, ...] = ()
     ranges: tuple[tuple[float, float], ...] = ()
+    without_field: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", axis_kinds(self.kind or "cell", len(self.u_shape) - 1))
@@ -75,7 +77,7 @@ class Spaces:
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
         s = np.empty((1, 0)) if pairs.scalars is None else np.asarray(pairs.scalars, dtype=np.float64)
         kinds, ranges = axis_kinds(kind, len(axes)), [(float(p.min()), float(p.max())) for p in s.T]
-        names = pairs.parameters, tuple(ranges)
+        names = pairs.parameters, tuple(ranges), pairs.without_field
         return cls(a_shape, u_shape, s.shape[1], axes, a_axes, channel, str(u.dtype), coordinates, kinds, *names)
 
     @property
@@ -206,6 +208,7 @@ class Spaces:
             "kind": list(self.kind),
             "parameters": list(self.parameters),
             "ranges": [list(pair) for pair in self.ranges],
+            "without_field": self.without_field,
         }
         return State(settings, {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"})
 

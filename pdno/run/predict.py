@@ -34,7 +34,7 @@ from ..model.saving import load
 from ..work.engine import memory_allowed
 from .folder import array_digest, config_of, conformal_of, data_of, model_digest
 
-__all__ = ["predict"]
+__all__ = ["inputs_of", "predict"]
 
 BLOCK_INPUTS = 8  # inputs that are predicted and written at a time
 
@@ -84,7 +84,7 @@ def predict(
     model = load(run, device=device)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        law, given = given_for(model.fitted, *_inputs(run, file, split, a, dims, scalars), points)
+        law, given = given_for(model.fitted, *inputs_of(run, file, split, a, dims, scalars), points)
     inputs, parameters = given.a, given.scalars
     count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
     if count < 2:
@@ -151,8 +151,15 @@ def _layout(
     return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
 
 
-def _inputs(run: Path, file: Path | None, split: str, a: str | None, dims: str | None, scalars: str | None) -> tuple[Any, Any]:
-    """Return the inputs to predict for, and their scalars."""
+def inputs_of(
+    run: Path,
+    file: Path | None,
+    split: str = "test",
+    a: str | None = None,
+    dims: str | None = None,
+    scalars: str | None = None,
+) -> tuple[Any, Any]:
+    """Return the inputs in a file, and their scalars; arguments as in `predict`."""
     config = config_of(run).data
     if a is None and (file is None or file.resolve() == Path(config.file).resolve()):
         return _split_inputs(data_of(run), split)

@@ -20,6 +20,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -32,9 +33,9 @@ from ..learning.resume import read_rows
 from ..work.files import replacing
 from ..work.folder import RunFolder
 from . import results
-from .noise import drawings, is_noise, mixtures, noise_rows
+from .noise import drawings, is_noise, mixtures, noise_rows, noise_table
 
-__all__ = ["render", "statements", "table", "write_report"]
+__all__ = ["render", "show_results", "statements", "table", "write_report"]
 
 WIDE = 7  # inches from which a figure has a row of its own
 DPI = 110  # resolution of the figures
@@ -102,6 +103,16 @@ def table(contents: Mapping[str, Any]) -> Table:
 def statements(contents: Mapping[str, Any]) -> list[str]:
     """Return the verdict as paragraphs for the terminal."""
     return [f"{s['about']}: {s['headline']} {s['text']}".rstrip() + "\n" for s in contents["verdict"]]
+
+
+def show_results(run: Path) -> None:
+    """Print scores and verdict of a run."""
+    contents, console = results.read(RunFolder(run).results), Console()
+    console.print(table(contents))
+    if (noise := noise_table(contents)) is not None:
+        console.print(noise)
+    for text in statements(contents):
+        console.print(text, markup=False, highlight=False)
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:

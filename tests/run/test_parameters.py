@@ -80,6 +80,33 @@ def test_a_run_is_evaluated_on_another_table(trained, monkeypatch, capsys) -> No
         evaluate_run(trained / "run", trained / "more.npz", members=2)
 
 
+def test_suggestions_are_a_table_for_the_solver(trained, monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.chdir(trained)
+    out = tmp_path / "next.csv"
+    printed = output(capsys, f"suggest run --box angle=0,0.5 -n 3 --out {out}")
+    table = pd.read_csv(out)
+    assert list(table.columns) == NAMES
+    assert table["angle"].between(0, 0.5).all()
+    assert len(table.drop_duplicates()) == 3
+    assert "expected error" in printed
+    assert re.search(r"would fall to \d+ % of its", " ".join(printed.split()))
+    chosen = tmp_path / "chosen.csv"
+    output(capsys, f"suggest run --pool {out} -n 2 --out {chosen}")
+    assert len(pd.read_csv(chosen).merge(table)) == 2  # rows of the pool
+    with pytest.raises(SystemExit) as stop:
+        main(["suggest", "run", "--out", str(out)])
+    assert stop.value.code == 2
+    for options, message in (
+        (["--box", "0,x"], "expected two numbers"),
+        (["--box", "angle=0,1", "--box", "0,1"], "name all of them, or none"),
+        (["--box", "angel=0,1"], "no parameter 'angel'"),
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main(["suggest", "run", *options, "--out", str(tmp_path / "none.csv")])
+        assert message in capsys.readouterr().err
+
+
 def test_a_changed_table_is_noticed(trained, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(trained)
     before = (trained / "runs.csv").read_text()

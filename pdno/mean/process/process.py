@@ -24,7 +24,7 @@ from ...learning.budget import Terms
 from ...work.state import State
 from ..base import Components, Componentwise, Mean, Posterior, checked
 from .fitted import Fitted
-from .regression import KERNELS, Regression
+from .regression import KERNELS, Hyper, Regression
 
 __all__ = ["Process"]
 
@@ -123,6 +123,23 @@ class Process(Mean, Posterior, Componentwise):
         constant = np.sqrt(np.tensordot(noise, squares, axes=1) + fitted.rest**2)
         std = np.sqrt(np.tensordot(model, squares, axes=1))
         return np.broadcast_to(constant, std.shape), std
+
+    def joint(self, a: Array, scalars: Array | None, most: int) -> tuple[Floats, Floats]:
+        """Return covariances of the errors of m between inputs, averaged over the field, for the most uncertain components.
+
+        Args:
+            a, scalars: inputs, (sample, channel, *grid) and (sample, parameter).
+            most: number of components.
+
+        Returns:
+            Covariances (component, sample, sample), and variances of observation noise (component,).
+        """
+        fitted, fields, s = self._inputs(a, scalars)
+        squares = np.square(fitted.basis.fields).reshape(len(fitted.basis.fields), -1).mean(axis=1)
+        rows = np.argsort(-fitted.variances(fields, s)[1].mean(axis=0) * squares, kind="stable")[:most]
+        some = Regression(fitted.x, fitted.y[:, rows], Hyper(fitted.hyper.kernel[rows], fitted.hyper.log[rows]))
+        sizes = some.variance * squares[rows]
+        return some.joint(fitted.coordinates(fields, s)) * sizes[:, None, None], some.hyper.nugget * sizes
 
     def components(self, a: Array, scalars: Array | None = None) -> Components:
         fitted, fields, s = self._inputs(a, scalars)

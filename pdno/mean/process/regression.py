@@ -119,6 +119,14 @@ class Regression:
             variance[rows] = np.maximum(1 + lost, 0).T
         return centre, variance
 
+    def joint(self, x: Floats) -> Floats:
+        """Return the covariances of f at new inputs (row, coordinate), relative to s²: (process, row, row)."""
+        k, _ = self.hyper.covariance(gaps_of(x, self.x))
+        solved = k @ self.inverse
+        lost = 1 - solved.sum(axis=2)
+        own, _ = self.hyper.covariance(gaps_of(x, x))
+        return np.asarray(own - solved @ k.swapaxes(1, 2) + lost[:, :, None] * (lost / self.total[:, None])[:, None, :])
+
     def left_out(self, labels: Ints) -> tuple[Floats, Floats]:
         """Return residuals without the rows of the same label, and their standard deviations: (n, process) twice."""
         residual, variance = np.empty((2, len(self.x), len(self.level)))
