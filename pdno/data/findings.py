@@ -42,7 +42,8 @@ class Finding:
 def check(data: Dataset) -> list[Finding]:
     """Return all findings about a data set."""
     findings = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
-    return [*findings, *_check_leaks(data), *_check_axes(data.train), *_check_coordinates(data.train)]
+    about_train = (*_check_series(data.train), *_check_axes(data.train), *_check_coordinates(data.train))
+    return [*findings, *_check_leaks(data), *about_train]
 
 
 def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
@@ -139,6 +140,14 @@ def _check_repeats(split: str, pairs: Pairs) -> Iterator[Finding]:
     if copies:
         first = f"the first is sample {copies[0]}; remove them"
         yield Finding("warning", f"{split} a, u", f"{len(copies)} pairs are exact copies of others, {first}")
+
+
+def _check_series(pairs: Pairs) -> Iterator[Finding]:
+    if pairs.group is None and len(pairs) and pairs.is_series():
+        text = (
+            "consecutive samples are alike, as in a time series: splits hold out blocks of them; name groups if you have some"
+        )
+        yield Finding("note", "train", text)
 
 
 def _check_leaks(data: Dataset) -> Iterator[Finding]:

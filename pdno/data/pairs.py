@@ -28,12 +28,15 @@ from ..grid import Axis, Grid
 from . import store
 from .parameters import PARAMETER, names_of
 from .selection import CHANNEL, SAMPLE, arrange
+from .series import blocks, is_series
 from .split import divide
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store", "to_numpy"]
+
+IN_ORDER = 32  # pairs that are used together: their order does not matter
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +175,10 @@ class Pairs:
         labels = self.labels()
         return None if labels.max(initial=0) + 1 == len(self) else labels
 
+    def is_series(self) -> bool:
+        """Return whether consecutive samples are alike, as in a time series, and inputs are not merely repeated."""
+        return is_series(self.a, self.u, self.scalars) and len(np.unique(self.fingerprints())) == len(self)
+
     def fingerprints(self) -> NDArray[np.int64]:
         """Return a hash of each input, equal for inputs whose a and scalars are equal in single precision: (sample,)."""
         parts = [self.a] if self.scalars is None else [self.a, self.scalars]
@@ -189,6 +196,10 @@ class Pairs:
     def __getitem__(self, index: Any) -> "Pairs":
         """Return some of the pairs, by a slice or an array of row numbers."""
         return Pairs(self.xarray.isel({SAMPLE: index}))
+
+    def in_random_order(self, seed: int) -> "Pairs":
+        """Return many pairs in a random order, so that the first of them are a sample of pairs that may be sorted."""
+        return self if len(self) <= IN_ORDER else self[generator(seed, "order", 0).permutation(len(self))]
 
     def torch(self) -> "tuple[torch.Tensor, torch.Tensor]":
         """Return a and u as torch tensors, which share memory with the arrays where possible."""
@@ -262,6 +273,9 @@ class Dataset:
     def split(self, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> "Dataset":
         """Hold out training pairs for the splits that are missing or empty; groups and equal inputs are not divided.
 
+        Consecutive samples that are alike, as those of a time series, are grouped into blocks; `provenance["series"]` is their
+        number.
+
         Args:
             validation, test: fractions of the training pairs.
             seed: of the random choice.
@@ -269,11 +283,23 @@ class Dataset:
         Raises:
             UserError: if fractions are out of range, or there are too few independent pairs.
         """
+        whole = self.in_blocks()
+        if whole is not self:
+            return whole.split(validation, test, seed)
         wanted = {"validation": 0.0 if self.validation else validation, "test": 0.0 if len(self.test) else test}
         rows = divide(self.train, wanted, seed)
         parts: dict[str, Any] = {name: self.train[rows[name]] for name, fraction in wanted.items() if fraction}
         provenance = {**self.provenance, "split": {"validation": validation, "test": test, "seed": seed}}
         return replace(self, train=self.train[rows["train"]], provenance=provenance, **parts)
+
+    def in_blocks(self) -> "Dataset":
+        """Return the data set with blocks of consecutive samples as groups, if training pairs are a series without groups."""
+        pairs = self.train
+        if pairs.group is not None or self.equation is not None or not pairs.is_series():
+            return self
+        group = xr.Variable((SAMPLE,), blocks(pairs.a, pairs.u, pairs.scalars))
+        provenance = {**self.provenance, "series": int(group.values.max()) + 1}
+        return replace(self, train=Pairs(pairs.xarray.assign(group=group)), provenance=provenance)
 
     def save(self, path: str | Path) -> None:
         """Write the data set as a store, see `pdno.data.store`.

@@ -1,7 +1,8 @@
 """Divide pairs into splits and folds such that dependent pairs stay on one side.
 
 Pairs of one group, or pairs with equal inputs (repeated noisy observations), are not independent: a model that was trained on
-one of them is not evaluated on the others, or its scores would be optimistic.
+one of them is not evaluated on the others, or its scores would be optimistic. Consecutive samples of a series are grouped into
+blocks (`pdno.data.series`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from .pairs import Pairs
 
-__all__ = ["divide", "folds"]
+__all__ = ["divide", "folds", "some_rows"]
 
 Rows = NDArray[np.intp]
 
@@ -64,6 +65,11 @@ def _dependent(pairs: "Pairs", smallest: float) -> Ints:
         return np.asarray(pairs.group)
     _, first, inverse = np.unique(pairs.fingerprints(), return_index=True, return_inverse=True)
     return np.arange(len(pairs)) if smallest * len(first) < 1 else first[inverse.reshape(-1)]
+
+
+def some_rows(samples: int, most: int, seed: int = 0) -> Rows:
+    """Return at most this number of rows, drawn at random, ascending: the first rows of a sorted file are not a sample."""
+    return np.sort(generator(seed, "rows", 0).permutation(samples)[:most])
 
 
 def folds(samples: int, count: int, group: Ints | None = None, seed: int = 0) -> Iterator[tuple[Rows, Rows]]:

@@ -20,6 +20,7 @@ import numpy as np
 from .._typing import Array, Floats
 from ..data.arrays import check_finite
 from ..data.pairs import Dataset, Pairs
+from ..data.split import some_rows
 from ..equation import Equation
 from ..errors import UserError
 from ..work.progress import progress_bar
@@ -185,7 +186,8 @@ def _accuracy(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score
     size = per_sample(np.square(u), mask=mask)
     predictions = {"mrle": e.mean} | ({"mrle_member": e.shown[:, 0]} if e.members > 1 else {})
     if len(data.train) and data.train.mask is None:
-        predictions["mrle_unconditional"] = np.broadcast_to(data.train[:MEAN_PAIRS].u.mean(axis=0), u.shape)
+        average = data.train[some_rows(len(data.train), MEAN_PAIRS)].u.mean(axis=0)
+        predictions["mrle_unconditional"] = np.broadcast_to(average, u.shape)
     for name, v in predictions.items() if size.any() else ():
         scores[name] = mrle(v, u, mask=mask)
     if e.members > 1 and size.any() and not e.exact_mean:
@@ -212,7 +214,7 @@ def _distribution(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, S
     scores = {"crps": Score.mean(per_sample(e.crps, mask=mask)), "energy_score": Score.mean(e.energy)}
     scores["spectral_distance"] = spectral_distance(e.spectrum, spectrum(_masked(observed, test)))
     if len(data.train) and data.train.mask is None:
-        outputs = data.train[:UNCONDITIONAL_MEMBERS].u
+        outputs = data.train[some_rows(len(data.train), UNCONDITIONAL_MEMBERS)].u
         scores["crps_unconditional"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
     if e.members > 1:
         scores["nll"] = nll(e.mean, e.std, observed, mask=mask)

@@ -80,6 +80,7 @@ class Choice:
         held_out: u − m(a) of the held-out pairs, if it has been computed; it is not saved.
         law: name of the residual law that was selected together with the mean; empty if it is still to be selected.
         effects: that were removed from the outputs on which the mean was trained; None if there are none.
+        completed: outputs on which it was trained, if some are missing, see `pdno.model.missing`; None if it needs no such.
     """
 
     mean: Mean
@@ -89,6 +90,7 @@ class Choice:
     held_out: Array | None = None
     law: str = ""
     effects: Effects | None = None
+    completed: Array | None = None
 
     def save(self, folder: Path, plan: Mapping[str, Any]) -> None:
         """Write the choice into the folder of a run with this plan; nothing is written for a mean with code of the user."""
@@ -98,6 +100,7 @@ class Choice:
         settings = {"trials": [asdict(trial) for trial in self.trials], "reason": self.reason, "exact": self.exact}
         settings |= {"law": self.law}
         arrays = {} if self.effects is None else {"numbers": self.effects.numbers, "fields": self.effects.fields}
+        arrays |= {} if self.completed is None else {"completed": self.completed}
         state = State({**settings, "plan": _plain(plan)}, arrays, {"mean": named_state(self.mean)})
         checkpoint.save_state(RunFolder(folder).mean, KIND, state)
 
@@ -112,9 +115,9 @@ class Choice:
         except UserError:
             return None
         trials = tuple(Trial(**trial) for trial in state.settings["trials"])
-        effects = Effects(*(state.arrays[name] for name in ("numbers", "fields"))) if state.arrays else None
+        effects = Effects(*(state.arrays[name] for name in ("numbers", "fields"))) if "numbers" in state.arrays else None
         reason, exact, law = (state.settings[name] for name in ("reason", "exact", "law"))
-        return cls(mean, trials, reason, exact, law=law, effects=effects)
+        return cls(mean, trials, reason, exact, law=law, effects=effects, completed=state.arrays.get("completed"))
 
 
 def _is_restorable(mean: Mean) -> bool:

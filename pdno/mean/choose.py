@@ -18,18 +18,17 @@ the cheapest is selected.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .._typing import Array, Ints
+from .._typing import Array
 from ..basis import Kind
 from ..data.pairs import Pairs
 from ..errors import UserError
-from ..evaluation.dependence import stderr_of_mean
 from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import depends_on_input, is_uncorrelated
 from ..learning.budget import Terms
@@ -38,6 +37,7 @@ from ..symmetry import Own
 from .base import Mean
 from .build import mean_of
 from .choice import Choice, Trial
+from .compare import equally_good, mean_absolute, unit_of_errors
 from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
@@ -55,7 +55,6 @@ CLOSE = 1.5  # ratio of errors after screening below which either network may wi
 STARTED = 0.5  # error above which a network has hardly started to learn, and its pace is unknown
 COARSE_LOSS = 0.05  # error that a coarser mesh may add, relative to the smallest error so far
 FEWEST_PAIRS = 8  # below which networks are not tried
-EQUAL = 0.02  # relative difference of errors that is never decisive
 DOMINANT = 0.5  # share of the variance of residuals in one component, above which it hides errors of the mean
 SHARED = 0.2  # share of the variance of a component that is removed then
 ENOUGH_STEPS = 1500  # of a large network: if there is no time for them, many steps of a small one are better
@@ -69,6 +68,8 @@ CANDIDATES = (
 )
 TINY = 1e-300
 
+Observed = Callable[[Mean, Pairs, Terms], Array]
+
 
 def choose_mean(
     mean: str | Mapping[str, Any] | Mean,
@@ -78,6 +79,7 @@ def choose_mean(
     *,
     symmetries: Sequence[str | Own] = (),
     kind: Kind | Sequence[Kind] = "cell",
+    learn_observed: Observed | None = None,
 ) -> Choice:
     """Train the requested mean, or select the best candidate ("auto").
 
@@ -88,6 +90,7 @@ def choose_mean(
         terms: seed, folder, devices and deadline; `terms.log` receives a line for each candidate.
         symmetries: exact symmetries of the operator.
         kind: of the grid's axes.
+        learn_observed: see `MeanSelection`.
 
     Returns:
         The trained mean, all candidates, and the reason in words.
@@ -95,7 +98,7 @@ def choose_mean(
     Raises:
         UserError: if "auto" has no held-out pairs, or the requested mean cannot be trained on these pairs.
     """
-    selection = MeanSelection(pairs, held_out, terms, tuple(symmetries), kind)
+    selection = MeanSelection(pairs, held_out, terms, tuple(symmetries), kind, learn_observed)
     if mean != "auto":
         return selection.only(mean_of(mean, symmetries=tuple(symmetries), kind=kind))
     if not held_out:
@@ -112,6 +115,8 @@ class MeanSelection:
         terms: seed, folder, devices and deadline.
         symmetries: exact symmetries of the operator.
         kind: of the grid's axes.
+        learn_observed: trains a mean that needs complete outputs on outputs that are observed at different nodes in different
+            samples, and returns the completed ones; None if there is no such method.
     """
 
     def __init__(
@@ -121,24 +126,21 @@ class MeanSelection:
         terms: Terms,
         symmetries: tuple[str | Own, ...],
         kind: Kind | Sequence[Kind],
+        learn_observed: Observed | None = None,
     ) -> None:
         self.pairs, self.held_out, self.terms = pairs, held_out, terms
-        self.symmetries, self.kind = symmetries, kind
+        self.symmetries, self.kind, self.learn_observed = symmetries, kind, learn_observed
         self.budget = terms.left()
         self.trials: list[Trial] = []
         self.means: dict[str, Mean] = {}
         self.residuals: dict[str, Array] = {}  # of the held-out pairs
+        self.completed: dict[str, Array] = {}  # outputs on which a mean was trained, if some are missing
         self.errors: dict[str, Array] = {}  # of each held-out pair and channel
         count = len(pairs) if pairs.mask is None else np.maximum(pairs.mask.sum(axis=0), 1)
-        self.unit = _unit(held_out, pairs.filled.sum(axis=0) / count) if held_out else np.ones(0)
+        self.unit = unit_of_errors(held_out, pairs.filled.sum(axis=0) / count) if held_out else np.ones(0)
 
     def only(self, mean: Mean) -> Choice:
         """Train the mean that was requested."""
-        if self.pairs.mask_varies and not mean.accepts_missing:
-            raise UserError(
-                f"{mean.name} regression needs outputs that are observed at the same nodes in all samples; use a network, "
-                "such as mean='slim'"
-            )
         self.train(mean, "mean", self.terms.below("mean"))
         return self.choice("mean", "As requested")
 
@@ -186,13 +188,10 @@ class MeanSelection:
     def choice(self, name: str, reason: str) -> Choice:
         trials = tuple(replace(trial, selected=trial.name == name) for trial in self.trials)
         exact = name in self.errors and self.is_exact(name)
-        return Choice(self.means[name], trials, reason, exact, self.residuals.get(name))
+        return Choice(self.means[name], trials, reason, exact, self.residuals.get(name), completed=self.completed.get(name))
 
     def closed_form(self, name: str, mean: Mean, fraction: float) -> None:
         """Train a candidate with a closed-form solution."""
-        if self.pairs.mask_varies:
-            self.skip(name, "outputs are observed at different nodes in different samples, which only networks support")
-            return
         try:
             self.train(mean, name, self.terms.within(self.terms.left(fraction)))
         except (UserError, MemoryError, np.linalg.LinAlgError) as error:
@@ -295,7 +294,12 @@ class MeanSelection:
     def train(self, mean: Mean, name: str, terms: Terms) -> None:
         """Train a candidate and measure its error on the held-out pairs."""
         begin = time.monotonic()
-        mean.learn(self.pairs, self.held_out, terms)
+        if mean.accepts_missing or not self.pairs.mask_varies:
+            mean.learn(self.pairs, self.held_out, terms)
+        elif self.learn_observed is None:
+            raise UserError(f"{mean.name} regression needs outputs that are observed at the same nodes in all samples")
+        else:
+            self.completed[name] = self.learn_observed(mean, self.pairs, terms)
         seconds = time.monotonic() - begin
         error = None
         if self.held_out:
@@ -312,7 +316,7 @@ class MeanSelection:
 
     def _errors(self, residuals: Array) -> Array:
         """Return the errors of each held-out pair and channel."""
-        return _mean_absolute(residuals, None if self.held_out is None else self.held_out.mask) / self.unit
+        return mean_absolute(residuals, None if self.held_out is None else self.held_out.mask) / self.unit
 
     def relative_error(self, residuals: Array) -> float:
         """Return the mean absolute value of held-out residuals, relative to those of the training mean."""
@@ -335,14 +339,14 @@ class MeanSelection:
         if not self.errors:
             raise UserError("; ".join(f"{trial.name}: {trial.description}" for trial in self.trials))
         labels = None if self.held_out is None else self.held_out.labels()
-        equal = _equal({name: errors for name, errors in self.errors.items() if names is None or name in names}, labels)
+        equal = equally_good({name: errors for name, errors in self.errors.items() if names is None or name in names}, labels)
         if len(equal) == 1 or self.held_out is None or self.held_out.mask is not None:
             return equal[0]
         residuals = {name: self.residuals[name] / self.unit_fields for name in equal}
         if not principal(residuals[equal[0]], 1)[1][0] > DOMINANT:
             return equal[0]
-        left = {name: _mean_absolute(without_leading(r, SHARED), None) for name, r in residuals.items()}
-        return _equal(left, labels)[0]
+        left = {name: mean_absolute(without_leading(r, SHARED), None) for name, r in residuals.items()}
+        return equally_good(left, labels)[0]
 
     @property
     def unit_fields(self) -> Array:
@@ -368,32 +372,3 @@ class MeanSelection:
 
 def _kind(name: str) -> str:
     return name.split("-")[0]
-
-
-def _equal(errors: Mapping[str, Array], labels: Ints | None) -> list[str]:
-    """Return the candidates whose errors, (pair, channel), are as small as the smallest one but for chance, cheapest first.
-
-    Pairs with equal labels, (pair,), are not independent.
-    """
-    leader = min(errors, key=lambda name: float(errors[name].mean()))
-    equal = []
-    for name in errors:
-        gain = (errors[name] - errors[leader]).mean(axis=1)
-        if gain.mean() <= min(stderr_of_mean(gain, labels), EQUAL * float(errors[leader].mean())):
-            equal.append(name)
-    return equal
-
-
-def _unit(held_out: Pairs, centre: Array) -> Array:
-    """Return the mean absolute error of the training mean per channel; of zero for a channel that is constant."""
-    size, spread = (_mean_absolute(v, held_out.mask).mean(axis=0) for v in (held_out.u, held_out.u - centre))
-    unit = np.where(spread > 1e-12 * size, spread, size)
-    return np.where(unit > 0, unit, 1.0)
-
-
-def _mean_absolute(values: Array, mask: Array | None) -> Array:
-    """Return the mean absolute value per sample and channel, over observed nodes."""
-    axes = tuple(range(2, values.ndim))
-    if mask is None:
-        return np.asarray(np.abs(values).mean(axis=axes))
-    return np.asarray(np.where(mask, np.abs(values), 0).sum(axis=axes) / np.maximum(mask.sum(axis=axes), 1))

@@ -20,6 +20,7 @@ from ..mean.network import Network
 from ..residual.exact import Exact
 from ..symmetry import Own
 from .law import Law
+from .missing import learn_observed
 from .paper import FNO_TESTS
 from .surrogate import Surrogate, plain
 
@@ -128,9 +129,11 @@ class Deterministic(Surrogate):
 
     def learn_law(self, pairs: Pairs, held_out: Pairs | None, spaces: Spaces, terms: Terms) -> Law:
         mean = mean_of(self.mean_model, symmetries=self.symmetries, kind=self.kind)
-        if pairs.mask is not None and not pairs.mask.all() and not mean.accepts_missing:
-            raise UserError(f"{mean.name} regression needs outputs without missing values; use a network instead")
-        return Law(spaces, mean.learn(pairs, held_out, terms), Exact())
+        if pairs.mask_varies and not mean.accepts_missing:
+            learn_observed(mean, pairs, terms, tuple(kind == "periodic" for kind in spaces.kind))
+        else:
+            mean.learn(pairs, held_out, terms)
+        return Law(spaces, mean, Exact())
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -5,7 +5,8 @@ If these are about as large as held-out ones, the law is trained on them; if not
 cross-fitted residuals (`pdno.model.crossfit`) where there is time for them. The scale has its correlation from all these pairs
 and its size from the held-out ones. It is estimated from the held-out pairs alone in three cases: if their residuals are much
 larger than out-of-fold ones; if there are many of them and in-sample residuals are smaller; and if there is no time for
-cross-fitting.
+cross-fitting. Residuals of a mean whose training outputs were completed (`pdno.model.missing`) have the size of held-out ones
+if these are larger.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,6 +78,9 @@ def decompose(
     validation = residuals(held_out, _residual(mean, held_out, choice.held_out)) if held_out else None
     if mean.cheap_folds and len(np.unique(pairs.labels())) > 1:
         train = residuals(pairs, _out_of_fold(choice, pairs, seed))
+        if choice.completed is not None and validation is not None:  # other pairs were completed by what all pairs showed
+            sizes = [root_mean_square(each.values, each.mask) for each in (train, validation)]
+            train = _scaled(train, np.maximum(*sizes))
         if validation is None or not _is_larger(validation, train):
             return MeanResiduals(train, validation, train, choice.exact), []
         shift = "Held-out residuals are larger than out-of-fold ones, so the scale is theirs: check for distribution shift."
@@ -174,7 +178,8 @@ def _out_of_fold(choice: Choice, pairs: Pairs, seed: int) -> Array:
         effects = choice.effects()
         some = pairs.with_outputs(pairs.u - effects)
         return out_of_fold(choice.mean, some, pairs.shared_labels(), seed) + effects
-    values = out_of_fold(choice.mean, pairs, pairs.shared_labels(), seed)
+    some = pairs if choice.completed is None else pairs.with_outputs(choice.completed, complete=True)
+    values = out_of_fold(choice.mean, some, pairs.shared_labels(), seed)
     return values if pairs.mask is None else np.where(pairs.mask, values, 0.0)
 
 

@@ -12,6 +12,7 @@ other one is selected alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..data.pairs import Pairs
@@ -30,6 +31,7 @@ from ..symmetry import Symmetry
 from ..work.engine import is_first
 from .decompose import decompose
 from .effects import network_without_effects, refit
+from .missing import learn_observed
 
 __all__ = ["Search"]
 
@@ -82,7 +84,7 @@ class Search:
             return self._both(self.held_out, shared, plan)
         if choice is None:
             share = terms.within(terms.left(MEAN_SHARE))
-            choice = self._kept(choose_mean(mean, self.pairs, self.held_out, share, **shared), plan)
+            choice = self._kept(choose_mean(mean, self.pairs, self.held_out, share, **self._means_of(shared)), plan)
         residuals, remarks = self._decomposed(choice, terms)
         if law == "auto" and choice.law:
             selected = self._laws(residuals).only(choice.law)
@@ -92,7 +94,7 @@ class Search:
 
     def _both(self, held_out: Pairs, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:
         """Select mean and law together."""
-        means = MeanSelection(self.pairs, held_out, self.terms, **shared)
+        means = MeanSelection(self.pairs, held_out, self.terms, **self._means_of(shared))
         reason = means.screen(held_out)
         noise = 1.0
         if reason is None:
@@ -157,6 +159,11 @@ class Search:
             return start, before
         new, after = network_without_effects(means, start, before, decomposed, self.terms)
         return (new, after) if new.mean is not start.mean or choice.mean.cheap_folds else (choice, residuals)
+
+    def _means_of(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the selection of means."""
+        periodic = tuple(kind == "periodic" for kind in self.spaces.kind)
+        return {**shared, "learn_observed": partial(learn_observed, periodic=periodic)}
 
     def _laws(self, residuals: MeanResiduals, earlier: Sequence[str] = ()) -> LawSelection:
         return LawSelection(residuals, self.gaussian, candidates(self.diffused, residuals.nodes), self.terms, earlier)

@@ -141,6 +141,8 @@ class Surrogate(ABC):
             )
         whole = Dataset(pairs, pairs[:0], {"name": "pairs"})
         data = whole.split(max(validation, 1 / len(pairs)) if validation else 0.0, 0.0, seed)
+        if number := data.provenance.get("series"):
+            self.log(f"Consecutive samples are alike, as in a time series: splits and folds are of {number} blocks of them.")
         return self.learn(data.train, data.validation, seed=seed, channel=channel, **options)
 
     @final
@@ -181,6 +183,7 @@ class Surrogate(ABC):
         for part in (pairs, validation, log_pairs):
             if part is not None:
                 check_finite(part)
+        validation = validation.in_random_order(seed) if validation else validation
         spaces = Spaces.of(pairs, channel, self.kind)
         for part in (validation, log_pairs):
             if part:

@@ -54,7 +54,7 @@ class Censored(ResidualLaw, Expectation):
         """Return whether enough outputs are at a bound, and all outputs at the same nodes."""
         u, mask = residuals.pairs.u, residuals.mask
         support = Support.of(u, mask)
-        if support is None or np.isfinite(support.values).any() or residuals.pairs.mask_varies:
+        if support is None or (np.isfinite(support.values).sum(axis=1) > 1).any() or residuals.pairs.mask_varies:
             return False
         at_bound = Link.of(u, mask, 1).sides(u) != 0
         seen = np.ones(u.shape, bool) if mask is None else mask

@@ -71,6 +71,13 @@ class Scale:
             r = fields(modes(r, self.periodic) * self.mode, self.periodic)
         return np.asarray(r * self.point, dtype=np.float64)
 
+    def covariance(self, values: Array) -> Floats:
+        """Return S Sᵀ of fields."""
+        x = np.asarray(values * self.point, dtype=np.float64)
+        if not self.independent:
+            x = fields(modes(x, self.periodic) * np.square(self.mode), self.periodic)
+        return np.asarray(x * self.point)
+
     def filled(self, r: Array, seed: int = 0, purpose: str = "residual") -> Floats:
         """Return r with noise of unit variance in the null space of S, where there is nothing to learn."""
         if (self.point > 0).all():

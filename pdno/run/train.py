@@ -65,6 +65,8 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         is_new = _claim(files, config)
+        if number := split.provenance.get("series"):
+            tell(f"Consecutive samples are alike, as in a time series: splits and folds are of {number} blocks of them.")
         if files.model.exists():
             tell(f"{out} is finished already; choose another --out to train again")
             return load(out)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pdno import Dataset, Pairs, UserError
-from pdno.data.split import folds
+from pdno.data.series import is_series
+from pdno.data.split import folds, some_rows
 
 
 def some(count: int = 20, **more: object) -> Dataset:
@@ -80,6 +81,62 @@ def test_existing_splits_are_kept() -> None:
 def test_impossible_splits_are_explained(fractions, message) -> None:
     with pytest.raises(UserError, match=message):
         some(1).split(*fractions)
+
+
+def chain(count: int, rho: float = 0.95) -> np.ndarray:
+    """Fields of an autoregressive process, (sample, 1, node)."""
+    rng = np.random.default_rng(0)
+    x = [rng.normal(size=(1, 8))]
+    for _ in range(count - 1):
+        x.append(rho * x[-1] + np.sqrt(1 - rho**2) * rng.normal(size=(1, 8)))
+    return np.stack(x)
+
+
+def test_blocks_of_a_series_stay_together() -> None:
+    """Held-out samples are whole blocks, folds too; the number of blocks is recorded."""
+    a = chain(400)
+    data = Dataset(Pairs.of(a, a), Pairs.of(a, a)[:0], {"name": "series"}).split()
+    assert data.provenance["series"] == 10
+    assert data.validation is not None
+    for part in (data.validation, data.test):
+        assert len(part) == 40
+        assert len(np.unique(part.group)) == 1
+    assert len(np.unique(data.train.labels())) == 8
+    given = Dataset(Pairs.of(a, a, group=np.arange(400) % 7), Pairs.of(a, a)[:0], {"name": "series"}).split()
+    assert "series" not in given.provenance
+
+
+@pytest.mark.parametrize("rho", [0.8, 0.95])
+def test_a_series_is_recognised(rho) -> None:
+    assert is_series(chain(100, rho))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_independent_sorted_and_repeated_samples_are_no_series(seed) -> None:
+    rng = np.random.default_rng(seed)
+    white, p = rng.normal(size=(60, 1, 8)), rng.uniform(size=(12, 1))
+    assert not is_series(white)
+    assert not is_series(white[np.argsort(white[:, 0, 0])])
+    factorial = np.stack(np.meshgrid(p[:, 0], np.sort(p[:, 0]), indexing="ij"), axis=-1).reshape(-1, 2)
+    assert not is_series(factorial[np.lexsort(factorial.T[::-1])])
+    assert not Pairs.of(np.repeat(white, 4, axis=0), np.repeat(white, 4, axis=0)).is_series()
+
+
+def test_many_pairs_are_put_in_a_random_order() -> None:
+    a = np.sort(np.random.default_rng(0).normal(size=200))[:, None]
+    mixed = Pairs.of(a, 2 * a).in_random_order(0)
+    np.testing.assert_array_equal(np.sort(mixed.a.ravel()), a.ravel())
+    np.testing.assert_array_equal(mixed.u, 2 * mixed.a)
+    assert abs(mixed.a[:50].mean() - a.mean()) < 5 * a.std() / np.sqrt(50)
+    few = Pairs.of(a, a)[:10]
+    assert few.in_random_order(0) is few
+
+
+def test_some_rows_are_a_sample() -> None:
+    rows = some_rows(1000, 100)
+    assert len(np.unique(rows)) == 100
+    assert abs(rows.mean() - 500) < 5 * 289 / 10  # five standard errors
+    np.testing.assert_array_equal(some_rows(5, 100), np.arange(5))
 
 
 def test_folds_are_disjoint_complete_and_reproducible() -> None:
