@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import benchtables, claimtables, functionaltables, lawtables
+from benchmarks import benchtables, claimtables, functionaltables, lawtables, meshtables
 
 ROOT = Path(__file__).parents[1]
 BENCH = "results/bench"  # folder of the results of `pdno bench`
@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {
     **lawtables.TABLES,
     **claimtables.TABLES,
     **functionaltables.TABLES,
+    **meshtables.TABLES,
 }
 
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The spaces of inputs on another grid than that of training, and of outputs on any grid of the same domain."""
+"""Grids that are not those of training: the spaces of predictions on them, and training pairs on several."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,16 @@ import xarray as xr
 from .._typing import Array
 from ..basis import Kind
 from ..errors import UserError
+from ..grid import interpolate
+from .arrays import arranged
+from .interpolation import FEWEST_POINTS, best_interpolation
 from .pairs import to_numpy
 from .selection import CHANNEL, SAMPLE
-from .spaces import Spaces, unit_grid
+from .spaces import Spaces, input_kinds, unit_grid
 
-__all__ = ["FEWEST_POINTS", "Points", "spaces_on"]
+__all__ = ["Points", "on_one_grid", "spaces_on"]
 
 Points = int | Sequence[int]
-FEWEST_POINTS = 4  # along an axis, of a grid that fields are interpolated from or to
 UNEVEN = 1e-3  # largest difference of two spacings of an evenly spaced axis, relative to the spacing
 SAME_END = 1e-3  # largest distance between the ends of two domains that are the same, in units of their length
 
@@ -48,6 +50,49 @@ def spaces_on(spaces: Spaces, a: Any, points: Points | None = None) -> Spaces:
         return target
     wanted = _points(points, len(spaces.u_shape) - 1)
     return target if wanted == target.u_shape[1:] else _with_outputs(target, wanted, _spread(spaces, wanted))
+
+
+def on_one_grid(
+    parts: Sequence[tuple[Any, Any]], kind: Kind | Sequence[Kind] = "cell", dims: str | None = None
+) -> tuple[Array, Array, str, str]:
+    """Return pairs on several grids of one domain on the finest of them, by the interpolation that loses least.
+
+    Args:
+        parts: inputs and outputs on each grid, as in `Surrogate.fit`.
+        kind: of the axes, see `pdno.grid`.
+        dims: names of dimensions, where shapes are ambiguous.
+
+    Returns:
+        All inputs and all outputs, the names of their dimensions, and a sentence about grids that were interpolated.
+
+    Raises:
+        UserError: if there are no parts, or they differ in channels or number of axes.
+    """
+    if not parts or any(not isinstance(part, tuple | list) or len(part) != 2 for part in parts):
+        raise UserError("expected pairs of arrays on each grid, such as fit([(a1, u1), (a2, u2)])")
+    pairs, channels = zip(*(arranged(a, u, None, None, None, dims) for a, u in parts), strict=True)
+    a, coarser_a = _on_finest([each.a for each in pairs], kind)
+    u, coarser_u = _on_finest([each.u for each in pairs], kind)
+    names = [",".join(("sample", "channel", *"xyz"[: x.ndim - 2])) for x in (a, u)]
+    if not all(channels):
+        u, names[1] = u[:, 0], names[1].replace("channel,", "")
+    coarser = ", ".join(dict.fromkeys(coarser_a + coarser_u))
+    return a, u, ":".join(names), f"Training pairs on coarser grids ({coarser}) were interpolated." if coarser else ""
+
+
+def _on_finest(fields: list[Array], kind: Kind | Sequence[Kind]) -> tuple[Array, list[str]]:
+    """Return fields (sample, channel, *grid) on the finest grid, and the names of grids that they were interpolated from."""
+    shapes = [x.shape[1:] for x in fields]
+    if len({(shape[0], len(shape)) for shape in shapes}) > 1:
+        raise UserError(f"fields on several grids have shapes {shapes}; they need the same channels and number of axes")
+    points = tuple(max(sides) for sides in zip(*(shape[1:] for shape in shapes), strict=True))
+    kinds = input_kinds(kind, len(points))
+    grids, target = [unit_grid(shape[1:], kinds) for shape in shapes], unit_grid(points, kinds)
+    moved = [
+        x if grid == target else interpolate(x, grid, target, best_interpolation(x, grid))
+        for x, grid in zip(fields, grids, strict=True)
+    ]
+    return np.concatenate(moved), [str(grid) for grid in grids if grid != target]
 
 
 def _grid_of(spaces: Spaces, a: Any) -> tuple[int, ...] | None:

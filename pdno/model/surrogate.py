@@ -18,7 +18,7 @@ from .. import __version__
 from .._typing import Array, Ints
 from ..basis import Kind
 from ..data.arrays import arranged, check_alike, check_finite
-from ..data.meshes import Points, spaces_on
+from ..data.meshes import Points, on_one_grid, spaces_on
 from ..data.pairs import Dataset, Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
@@ -97,7 +97,7 @@ class Surrogate(ABC):
     def fit(
         self,
         a: Any,
-        u: Any,
+        u: Any = None,
         *,
         scalars: Any = None,
         mask: Any = None,
@@ -110,7 +110,8 @@ class Surrogate(ABC):
         """Train on pairs: NumPy, torch or xarray.
 
         Args:
-            a: inputs (sample, *grid) or (sample, channel, *grid); None if there are scalars only.
+            a: inputs (sample, *grid) or (sample, channel, *grid); None if there are scalars only. Pairs on several grids are a
+                list [(a1, u1), (a2, u2), …] without u; they are interpolated to the finest grid.
             u: outputs, likewise; on a grid of their own or that of a.
             scalars: further parameters, (sample, parameter).
             mask: True where u is observed, or "nan"; missing values are ignored in training.
@@ -127,6 +128,10 @@ class Surrogate(ABC):
         Raises:
             UserError: if the arrays do not fit together, or the model cannot be trained on them.
         """
+        if u is None and isinstance(a, list):
+            a, u, dims, options["note"] = on_one_grid(a, self.kind, dims)
+        if u is None:
+            raise UserError("there are no outputs to train on; call fit(a, u), or fit([(a1, u1), (a2, u2)]) for several grids")
         pairs, channel = arranged(a, u, scalars, mask, group, dims)
         if isinstance(validation, tuple):
             x, y, s = validation if len(validation) == 3 else (*validation, None)
@@ -160,6 +165,7 @@ class Surrogate(ABC):
         progress: bool = True,
         log_error: float = 0.0,
         log_pairs: Pairs | None = None,
+        note: str = "",
     ) -> Self:
         """Train on pairs that are split already.
 
@@ -176,6 +182,7 @@ class Surrogate(ABC):
             log_error: epochs between two measurements of the MRLE of a network that is trained, in its history and log: of its
                 prediction, or of one member each of at most 20 pairs for a diffusion; 0 for none.
             log_pairs: pairs of these measurements where one network learns u; default: the validation pairs.
+            note: a sentence about the pairs, for the summary.
         """
         self.law = None
         check_engine(device, devices, precision)
@@ -203,7 +210,7 @@ class Surrogate(ABC):
         self.law = replace(
             law,
             transfer=transfer,
-            summary=(*law.summary, transfer.describe()),
+            summary=(*([note] if note else []), *law.summary, transfer.describe()),
             novelty=Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group),
             fingerprints=np.unique(both),
             history=law.history or tuple(row for network in law.residual.networks for row in network.history),

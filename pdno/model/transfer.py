@@ -17,11 +17,11 @@ import numpy as np
 
 from .._typing import Array
 from ..basis import modes
-from ..data.meshes import FEWEST_POINTS
+from ..data.interpolation import best_interpolation, half_of, possible_interpolations, relative_distance
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
-from ..grid import Grid, Interpolation, interpolate
+from ..grid import Interpolation, interpolate
 from ..mean.base import AnyGrid, Mean
 from ..residual.law import Rows
 from ..residual.whitepart import WhitePart, nearest_nodes, relative_waves
@@ -29,7 +29,6 @@ from ..work.state import State
 
 __all__ = ["UNRESOLVED", "Mesh", "Transfer"]
 
-METHODS: dict[Interpolation, int] = {"series": 4, "quintic": 6, "cubic": 4, "linear": 2}  # and the fewest points they need
 MEASURED = 64  # pairs that the selection is based on
 LEAST_NOISE = 1e-4  # std of white noise, relative to that of predictions, from which it is treated as such
 AS_GOOD = 1.01  # error of a direct evaluation, relative to that with interpolation, up to which it is selected: it is no
@@ -65,14 +64,14 @@ class Transfer:
         prediction = mean(some.a, some.scalars)
         errors = some.u - prediction if some.mask is None else np.zeros_like(prediction)
         white = WhitePart.of(errors, [kind == "periodic" for kind in spaces.kind], LEAST_NOISE * float(prediction.std()))
-        a, u = _best(some.a, spaces.a_grid), _best(prediction, spaces.grid)
-        new = cls(a, u, "series" if "series" in _possible(spaces.grid) else u, white)
+        a, u = best_interpolation(some.a, spaces.a_grid), best_interpolation(prediction, spaces.grid)
+        new = cls(a, u, "series" if "series" in possible_interpolations(spaces.grid) else u, white)
         measured = new._half_errors(mean, some, spaces)
         return replace(new, direct=bool(measured[1] <= AS_GOOD * measured[0] + ROUNDING), errors=measured)
 
     def _half_errors(self, mean: Mean, pairs: Pairs, spaces: Spaces) -> tuple[float, float]:
         """Return the errors of an operator on half the grid: at the grid of training and interpolated, and directly."""
-        half = _half(spaces.grid) if spaces.a_shape[1:] == spaces.u_shape[1:] else None
+        half = half_of(spaces.grid) if spaces.a_shape[1:] == spaces.u_shape[1:] else None
         if half is None or not isinstance(mean, AnyGrid) or not mean.any_grid or pairs.mask is not None:
             return np.nan, np.nan
         a, u = interpolate(pairs.a, spaces.a_grid, half, self.a), interpolate(pairs.u, spaces.grid, half, self.u)
@@ -82,7 +81,7 @@ class Transfer:
             direct = mean.on_grid(a, pairs.scalars)
         except UserError:  # too few points for the operator
             return np.nan, np.nan
-        return _distance(mesh.mean(mean(mesh.inputs(a), pairs.scalars)), u), _distance(direct, u)
+        return relative_distance(mesh.mean(mean(mesh.inputs(a), pairs.scalars)), u), relative_distance(direct, u)
 
     def describe(self) -> str:
         """Describe predictions on other meshes in a sentence."""
@@ -177,38 +176,5 @@ class Mesh:
     @property
     def _of_inputs(self) -> Interpolation:
         """The interpolation of inputs, a simpler one if their grid has too few points."""
-        possible = _possible(self.target.a_grid, 1)
+        possible = possible_interpolations(self.target.a_grid, 1)
         return self.transfer.a if self.transfer.a in possible else possible[0]
-
-
-def _lost(values: Array, grid: Grid, method: Interpolation) -> float:
-    """Return the part of fields (sample, channel, *grid) that is lost on half the grid, relative to their variation."""
-    half = _half(grid)
-    if half is None:
-        return 0.0
-    return _distance(interpolate(interpolate(values, grid, half, method), half, grid, method), np.asarray(values))
-
-
-def _best(values: Array, grid: Grid) -> Interpolation:
-    """Return the interpolation by which fields lose least on half the grid."""
-    return min(_possible(grid), key=lambda method: _lost(values, grid, method))
-
-
-def _possible(grid: Grid, factor: int = 2) -> list[Interpolation]:
-    """Return the interpolations that exist on a grid that is coarser by a factor."""
-    fewest, left = min(grid.shape) // factor, any(axis.kind == "left" for axis in grid.axes)
-    return [name for name, least in METHODS.items() if fewest >= least and not (name == "series" and left)] or ["linear"]
-
-
-def _half(grid: Grid) -> Grid | None:
-    """Return the grid with half the points; None if these are too few."""
-    points = [(n + 1) // 2 for n in grid.shape]
-    return grid.with_points(*points) if min(points) >= FEWEST_POINTS else None
-
-
-def _distance(values: Array, truth: Array) -> float:
-    """Return the mean over samples and channels of ‖v − u‖/‖u − ū‖."""
-    flat, exact = (x.reshape(*x.shape[:2], -1) for x in (values, truth))
-    size = np.linalg.norm(exact - exact.mean(axis=2, keepdims=True), axis=2)
-    error = np.linalg.norm(flat - exact, axis=2)
-    return float(np.divide(error, size, out=np.zeros(size.shape), where=size > 0).mean())

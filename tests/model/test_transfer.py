@@ -227,3 +227,28 @@ def test_unresolved_inputs_are_warned_about(exact) -> None:
 def test_grids_that_cannot_be_predicted_on(exact, arguments, message) -> None:
     with pytest.raises(UserError, match=message):
         exact.predict(**arguments)
+
+
+def test_training_pairs_on_several_grids() -> None:
+    parts = [(waves(n, 40, seed=n)[:, 0], heat(waves(n, 40, seed=n))[:, 0]) for n in (TRAINED, 24)]
+    model = Deterministic("linear", kind="periodic").fit(parts, seed=0, progress=False)
+    assert model.spaces.u_shape == (1, TRAINED)
+    assert model.fit_summary[0] == "Training pairs on coarser grids (24) were interpolated."
+    assert model.predict(waves(48)[:, 0]).mean.shape == (12, 48)
+    np.testing.assert_allclose(model.predict(waves(48)[:, 0]).mean, heat(waves(48))[:, 0], atol=1e-6)
+    first = Deterministic("linear", kind="periodic").fit(*parts[0], seed=0, progress=False)
+    assert not any("coarser grids" in line for line in first.fit_summary)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([], "expected pairs of arrays on each grid"),
+        ([waves(8), waves(8)], "expected pairs of arrays on each grid"),
+        ([(waves(8),) * 2, (waves(8)[:, :, None],) * 2], "they need the same channels and number of axes"),
+        (waves(8), "there are no outputs to train on"),
+    ],
+)
+def test_parts_that_do_not_fit_together(parts, message) -> None:
+    with pytest.raises(UserError, match=message):
+        Deterministic("linear").fit(parts)
