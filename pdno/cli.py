@@ -4,6 +4,8 @@ import json
 import signal
 import sys
 import threading
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 from . import __version__
 from .errors import UserError
 from .run import options as shared
-from .run.options import AutoMembers, Cache, Data, Device, LogError, Mask, Members, Run, Seed, Steps, Store, selecting
+from .run.options import AutoMembers, Cache, Data, Device, LogError, Mask, Members, Once, Run, Seed, Steps, Store, selecting
 from .run.suggest import SUGGEST_EXAMPLES, suggest
 
 if TYPE_CHECKING:
@@ -35,10 +37,16 @@ app = typer.Typer(
 )
 
 
+command = partial(app.command, cls=Once)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors of the user end in one line on standard error and exit code 2, without a traceback."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # sent by batch systems; handled as Ctrl-C
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     try:
         code = app(args=arguments, standalone_mode=False)
     except UserError as error:
@@ -87,7 +95,7 @@ def _options(
         typer.echo(context.get_help())
 
 
-@app.command(epilog=shared.GENERATE_EXAMPLES)
+@command(epilog=shared.GENERATE_EXAMPLES)
 def generate(
     equation: Annotated[str, typer.Argument(help="elliptic1d, darcy, burgers or advection.")],
     out: Store,
@@ -119,7 +127,7 @@ def generate(
     typer.echo(f"{out}: {data!r}, {size / 1e6:.1f} MB")
 
 
-@app.command(epilog=shared.INSPECT_EXAMPLES)
+@command(epilog=shared.INSPECT_EXAMPLES)
 @selecting
 def inspect(
     file: Data,
@@ -136,7 +144,7 @@ def inspect(
     show(file, selection, plot, mask)
 
 
-@app.command(epilog=shared.CONVERT_EXAMPLES)
+@command(epilog=shared.CONVERT_EXAMPLES)
 @selecting
 def convert(
     file: Data,
@@ -157,7 +165,7 @@ def convert(
     typer.echo(f"{out}: {data!r}")
 
 
-@app.command(epilog=shared.TRAIN_EXAMPLES)
+@command(epilog=shared.TRAIN_EXAMPLES)
 @selecting
 def train(
     file: Data,
@@ -205,34 +213,26 @@ def train(
     from shlex import quote
 
     from .data.open import open_selected
-    from .run.config import Config, seconds
+    from .run.train import settings_of
     from .run.train import train as train_run
-    from .work.engine import is_first
+    from .work.engine import check_engine, is_first
 
-    settings = Config.preset(preset)
-    settings = settings if config is None else settings.with_file(config)
-    settings = settings.with_set(set_ or [])
-    if budget is not None:
-        settings = settings.with_set([f"model.budget={seconds(budget)}"])
-    for name, text in (("symmetries", symmetries), ("grid", grid)):
-        if text is not None:
-            several = [part.strip() for part in text.split(",") if part.strip() not in ("", "none")]
-            value = several[0] if name == "grid" and len(several) == 1 else several
-            settings = settings.changed({"model": {name: value}}, f"--{name} {text}")
+    settings = settings_of(preset, config, set_ or [], budget, symmetries, grid)
+    engine: dict[str, Any] = {"device": device, "devices": devices, "precision": precision}
+    check_engine(**engine)
     data = open_selected(file, selection, test=test, mask=mask, cache=cache)
     names = {} if selection is None else {name: value for name, value in asdict(selection).items() if value is not None}
     files = {"test_file": test, "cache": cache}
     names |= {name: str(path.resolve()) for name, path in files.items() if path is not None} | ({"mask": mask} if mask else {})
     held_out = (0.0 if preset.startswith("paper:") else 0.1) if validation is None else validation
     source = {"file": str(file.resolve()), "options": names, "validation": held_out, "test": test_fraction}
-    engine: dict[str, Any] = {"device": device, "devices": devices, "precision": precision}
     train_run(data, source, settings, out, seed=seed, log_error=log_error, tell=typer.echo, **engine)
     if is_first():
         typer.echo(f"Next:  pdno report {quote(str(out))}     # evaluates it first, and writes {quote(f'{out}/report.html')}")
         typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
 
 
-@app.command(epilog=shared.PREDICT_EXAMPLES)
+@command(epilog=shared.PREDICT_EXAMPLES)
 def predict(
     run: Run,
     file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="File of inputs; default: the data of the run.")] = None,
@@ -245,7 +245,7 @@ def predict(
     ] = "test",
     a: Annotated[str | None, typer.Option(metavar="NAME", help="Array of inputs, if DATA is not a store of pdno.")] = None,
     dims: Annotated[str | None, typer.Option(metavar="DIMS", help="Dimensions of this array, such as sample,x,y.")] = None,
-    scalars: Annotated[str | None, typer.Option(metavar="NAME", help="Array of further parameters.")] = None,
+    scalars: shared.Scalars = None,
     points: shared.OutputPoints = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -262,8 +262,9 @@ def predict(
     levels = shared.levels_of(quantiles)
     if members != "auto" and not members.isdecimal():
         raise UserError(f"--members {members}: expected a whole number, or auto")
-    options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": scalars, "device": device}
+    options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": ",".join(scalars or ()) or None}
     options |= {"points": shared.points_of(points), "members": members if members == "auto" else int(members)}
+    options |= {"device": device, "tell": typer.echo}
     options |= {} if steps is None else {"steps": steps}
     with progress_bar("predicting", "members") as progress:
         predicted = predict_into(run, file, out, quantiles=levels, seed=seed, progress=progress, **options)
@@ -282,7 +283,7 @@ def predict(
     typer.echo(f'In Python:  xarray.open_zarr("{out}", consolidated=False)')
 
 
-@app.command(epilog=shared.EVALUATE_EXAMPLES)
+@command(epilog=shared.EVALUATE_EXAMPLES)
 @selecting
 def evaluate(
     run: Run,
@@ -294,29 +295,28 @@ def evaluate(
     steps: Steps = None,
     split: Annotated[str, typer.Option(help="Split of the run's data: test or validation.")] = "test",
     calibrate: Annotated[int, typer.Option(help="Maximum number of validation pairs for conformal calibration.")] = 100,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the results; default: see below.")] = None,
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
     """Evaluate a model on held-out pairs.
 
-    Prints scores, statistics of the noise, and a verdict on accuracy, calibration, noise and limitations.
+    Prints scores, statistics of the noise, and a verdict on accuracy, calibration, noise and limitations. Results on the test
+    pairs of the run are written to RUN, those on a file NAME to RUN/evaluation-NAME.
     """
-    from shlex import quote
-
-    from .run.evaluate import evaluate_run
-    from .run.report import show_results
+    from .run.evaluate import evaluate_and_show
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
     options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
-    typer.echo(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
-    evaluate_run(run, file, selection, **options)
-    show_results(run)
-    typer.echo(f"Next:  pdno report {quote(str(run))}")
+    evaluate_and_show(run, file, selection, out=out, tell=typer.echo, **options)
 
 
-@app.command(epilog=shared.REPORT_EXAMPLES)
+@command(epilog=shared.REPORT_EXAMPLES)
 def report(
     run: Run,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="File of held-out pairs; default: the data of the run.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="HTML", help="File to write; default: RUN/report.html.")] = None,
     device: Device = "cpu",
 ) -> None:
@@ -325,19 +325,21 @@ def report(
     A run without current results is evaluated first, with 100 members.
     """
     from .run.evaluate import evaluate_run
-    from .run.folder import is_current
-    from .run.report import write_report
+    from .run.folder import is_current, results_folder
+    from .run.report import check_name, write_report
 
-    if not is_current(run):
+    if out is not None:
+        check_name(out)
+    if not is_current(run, file):
         typer.echo(f"{run} has no current results: it is evaluated first, with 100 members")
-        evaluate_run(run, device=device)
-    typer.echo(write_report(run, out))
+        evaluate_run(run, file, device=device)
+    typer.echo(write_report(run, out, results_folder(run, file)))
 
 
-app.command(epilog=SUGGEST_EXAMPLES)(suggest)
+command(epilog=SUGGEST_EXAMPLES)(suggest)
 
 
-@app.command(epilog=shared.BENCH_EXAMPLES)
+@command(epilog=shared.BENCH_EXAMPLES)
 def bench(
     parts: Annotated[
         list[str] | None,
@@ -372,7 +374,7 @@ def bench(
     run(parts or [], scale, out, again=again, minutes=minutes, tell=typer.echo, device=device, devices=devices)
 
 
-@app.command()
+@command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, run and report; finished steps are skipped.")] = Path("demo"),
 ) -> None:

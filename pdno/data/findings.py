@@ -79,7 +79,7 @@ def _check_finite(where: str, values: Array, masked: bool) -> Iterator[Finding]:
         if masked:
             yield Finding("note", where, f"{text}; they are masked")
         else:
-            advice = "mark them as missing with mask='nan'" if where.endswith(" u") else "remove or correct these samples"
+            advice = "mark them as missing with --mask nan" if where.endswith(" u") else "remove or correct these samples"
             yield Finding("error", where, f"{text}, first at {_place(bad)}; {advice}")
 
 

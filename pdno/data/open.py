@@ -22,13 +22,13 @@ from . import store
 from .formats import Contents, contents
 from .pairs import Dataset, Pairs, open_store
 from .parameters import read_parameters
-from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, without_index
-from .suggest import complete
+from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, pick_scalars, without_index
+from .suggest import complete, obstacle
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["open", "open_file", "open_selected"]
+__all__ = ["file_dims", "open", "open_file", "open_selected"]
 
 BLOCK_BYTES = 2**26  # of an array that are copied into the cache at a time
 UNEVEN = 1e-3  # spread of the spacing of coordinates / mean spacing, above which an axis is not uniform
@@ -64,7 +64,7 @@ def open(
         dims: names of dimensions where shapes are ambiguous: ``"sample,x,y"``, or ``"sample,x:sample,channel,x"`` for a and u.
         u_eta: noisy outputs for evaluation; u is then taken as clean.
         group: labels; pairs with equal labels stay together in splits.
-        scalars: further parameters of a pair, (sample, parameter).
+        scalars: further parameters of a pair, (sample, parameter); several arrays are separated by commas.
         parameters: the same in a table with a row for each sample of u: a .csv file, ``FILE[NAME,NAME]`` for some of its
             columns, or a pandas DataFrame. If u depends on them alone, name no a.
         test_a, test_u, validation_a, validation_u: arrays of test and validation pairs.
@@ -130,11 +130,13 @@ def _unambiguous(file: Contents, selection: Selection | None, table: xr.DataArra
     suggestion = complete(file, selection, 0 if table is None else len(table))
     if suggestion is None or not suggestion.certain:
         names = ", ".join(f"{name} {entry.shape}" for name, entry in list(file.entries.items())[:8])
-        hint = f"perhaps {suggestion.selection.options()}" if suggestion else "name them with a= and u="
         if suggestion is None and selection is not None and table is not None:
             raise UserError(
                 f"{selection.parameters} has {len(table)} rows, but no array of {file.path.name} has as many samples: {names}"
             )
+        if suggestion is None:
+            raise UserError(f"{file.path.name}: {obstacle(file)}")
+        hint = f"perhaps {suggestion.selection.options()}"
         raise UserError(f"which arrays of {file.path.name} are a and u? It has {names}; {hint}")
     return suggestion.selection
 
@@ -201,7 +203,7 @@ def _pairs(
     fields, axes = {}, {}
     for role in FIELDS:
         if role in names:
-            dims = selection.dims_of(role) or _file_dims(file, names[role])
+            dims = selection.dims_of(role) or file_dims(file, names[role])
             target = None if folder is None else folder / f"{role}.npy"
             fields[role], axes[role] = _field(file, names[role], dims, role, target, block)
     if table is not None and len(table) != (count := len(fields["u"])):
@@ -211,8 +213,11 @@ def _pairs(
         )
     if "a" not in fields:
         fields["a"], axes["a"] = np.zeros_like(fields["u"][:, :1]), axes["u"]
-    others: dict[str, Any] = {role: pick(file, names[role]) for role in ("scalars", "group") if role in names}
-    others |= {} if table is None else {"scalars": table}
+    others: dict[str, Any] = {} if table is None else {"scalars": table}
+    if "group" in names:
+        others["group"] = pick(file, names["group"])
+    if "scalars" in names and table is None:
+        others["scalars"] = pick_scalars(file, names["scalars"], len(fields["u"]))
     dims_a, dims_u = ((SAMPLE, CHANNEL, *axes[role]) for role in ("a", "u"))
     coordinates = {x: c for x in {*axes["a"], *axes["u"]} if (c := _coordinate(file, x)) is not None}
     return Pairs.of(**fields, **others, dims=(dims_a, dims_u), coordinates=coordinates, mask=mask)
@@ -277,7 +282,7 @@ def _check_memory(sources: Sources, allowed: int) -> None:
         )
 
 
-def _file_dims(file: Contents, expression: str) -> tuple[str, ...] | None:
+def file_dims(file: Contents, expression: str) -> tuple[str, ...] | None:
     """Return the dimensions that the file names, if it names the samples and the whole array is selected."""
     name, index = without_index(expression)
     dims = file.entries[name].dims if name in file.entries else None

@@ -8,7 +8,7 @@ A selection is the same on the command line:
     --test-a NAME --test-u NAME              arrays of test pairs (also --validation-a, --validation-u)
     --u-eta NAME                             noisy outputs for evaluation; u is then taken as clean
     --group NAME                             labels; pairs with equal labels stay together in splits
-    --scalars NAME                           further parameters of a pair, (sample, parameter)
+    --scalars NAME[,NAME]                    further parameters of a pair, (sample, parameter) or (parameter, sample)
     --parameters FILE                        the same, in a table (`pdno.data.parameters`); u may then depend on them alone
 
 `sample` numbers the pairs and `channel` the components; every other name is an axis of the grid.
@@ -25,7 +25,7 @@ from .._typing import Array
 from ..errors import UserError, nearest
 from .formats import Contents
 
-__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "pick", "without_index"]
+__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "pick", "pick_scalars", "without_index"]
 
 SAMPLE = "sample"  # name of the dimension that numbers the pairs
 CHANNEL = "channel"  # name of the dimension that numbers the components of a field
@@ -129,6 +129,33 @@ def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> Arra
         return np.asarray(values[index])
     except IndexError:
         raise UserError(f"{expression!r} does not fit the shape {contents.entries[name].shape} of {name!r}") from None
+
+
+def pick_scalars(contents: Contents, expressions: str, samples: int) -> Array:
+    """Read parameters from arrays (sample,), (sample, parameter) or, as in MATLAB, (parameter, sample).
+
+    Args:
+        contents: of the file.
+        expressions: NAME or NAME[:,0], or several separated by commas.
+        samples: number of samples, which decides which axis is that of the parameters; if both fit, it is the second.
+
+    Returns:
+        All parameters, (sample, parameter).
+
+    Raises:
+        UserError: if there is no such array, or its shape does not fit.
+    """
+    names = [expressions] if expressions in contents.entries else re.split(r",(?![^\[]*\])", expressions)
+    columns = []
+    for name in names:
+        values = pick(contents, name.strip())
+        if values.ndim == 2 and values.shape[0] != samples:
+            values = values.T
+        if values.ndim not in (1, 2) or len(values) != samples:
+            shapes = f"({samples},), ({samples}, parameters) or (parameters, {samples})"
+            raise UserError(f"scalars {name.strip()!r} have shape {values.shape}; for {samples} samples, expected {shapes}")
+        columns.append(values.reshape(samples, -1))
+    return np.concatenate(columns, axis=1)
 
 
 def arrange(values: Array, dims: tuple[str, ...] | None, role: str) -> tuple[Array, tuple[str, ...]]:

@@ -39,6 +39,7 @@ CHUNK_BYTES = 2**21  # largest size of a chunk of the largest array, which has a
 BLOCK_SAMPLES = 128  # largest number of samples of a block, so that small samples also give blocks for many workers
 SPLITS = ("train", "validation", "test")
 CODEC = ZstdCodec(level=3, checksum=True)
+COMPLETE = {"array.write_empty_chunks": True}  # every chunk is a file, so that a missing one is detected
 CHECKSUM_BYTES = 4  # of a Zstandard frame, at its end
 
 
@@ -149,7 +150,7 @@ def _remove_leftovers(partial: Path) -> None:
 
 def write(root: Path, split: str, first: int, arrays: Mapping[str, Array]) -> None:
     """Write the block of `split` that starts at sample `first`."""
-    with zarr.config.set({"array.write_empty_chunks": True}):  # every chunk is a file, so that a missing one is detected
+    with zarr.config.set(COMPLETE):
         for name, values in arrays.items():
             target = zarr.open_array(root, path=f"{split}/{name}" if split else name, mode="r+", zarr_format=3)
             target[first : first + len(values)] = values
@@ -291,7 +292,8 @@ def _create(root: Path, layout: Layout) -> None:
     for split, arrays in layout.arrays.items():
         group = store.create_group(split) if split else store
         for name, nodes in layout.coordinates[split].items():
-            group.create_array(name, shape=nodes.shape, dtype=nodes.dtype, compressors=[CODEC], dimension_names=(name,))
+            with zarr.config.set(COMPLETE):
+                group.create_array(name, data=nodes, compressors=[CODEC], dimension_names=(name,))
         for name, spec in arrays.items():
             group.create_array(
                 name,
@@ -303,6 +305,4 @@ def _create(root: Path, layout: Layout) -> None:
                 dimension_names=spec.dims,
                 attributes={"long_name": spec.meaning} if spec.meaning else None,
             )
-    for split, coordinates in layout.coordinates.items():
-        write(root, split, 0, coordinates)
     _put_attributes(root, layout, layout.attributes)  # last: a store with attributes was created completely

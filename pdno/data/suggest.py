@@ -13,12 +13,13 @@ In other files, the names of the arrays decide.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .formats import Contents, Entry
 from .selection import CHANNEL, SAMPLE, Selection
 
-__all__ = ["Suggestion", "complete", "suggest"]
+__all__ = ["Suggestion", "complete", "obstacle", "suggest", "with_dims"]
 
 # Usual names of inputs and of outputs, the most usual first.
 INPUTS = ("a", "x", "u0", "v", "f", "coeff", "nu", "k", "input", "inputs", "in", "features", "params", "initial", "u_0", "q")
@@ -35,6 +36,7 @@ SPLITS = {
 }
 # Usual names of the dimension of samples and of that of channels.
 SAMPLES = ("sample", "samples", "batch", "n", "index", "realization", "trajectory", "member", "number")
+FEW_CHANNELS = 4  # largest second axis that is taken for channels rather than points, before a longer one
 CHANNELS = ("channel", "channels", "a_channel", "u_channel", "variable", "component", "feature")
 
 
@@ -80,6 +82,30 @@ def complete(contents: Contents, selection: Selection | None, rows: int) -> Sugg
     only = "the only array" if len(fields) == 1 else "by its name, of the arrays"
     reason = f"{u.name} is u, {only} with a sample for each of the {rows} rows of {selection.parameters}"
     return Suggestion(replace(selection, u=u.name, dims=dims), reason, certain)
+
+
+def with_dims(contents: Contents, selection: Selection) -> Suggestion | None:
+    """Return a selection without dimensions with a guess of them, None if it needs none or none is possible."""
+    a, u = (contents.entries.get(name or "") for name in (selection.a, selection.u))
+    if selection.dims is not None or a is None or u is None or min(len(a.shape), len(u.shape)) < 2:
+        return None
+    dims = _common_dims(a, u, contents)
+    return None if dims is None else Suggestion(replace(selection, dims=dims), f"dimensions {dims}, by the shapes", False)
+
+
+def obstacle(contents: Contents) -> str:
+    """Return the reason why there is no suggestion for a file, and what to do."""
+    shapes = {name: shape for name, shape in _shapes(contents).items() if len(shape) > 1}
+    listed = ", ".join(f"{name} {shape}" for name, shape in list((shapes or _shapes(contents)).items())[:8])
+    if len(shapes) < 2:
+        reason = "there are no two arrays with samples and a grid"
+    elif all(shape[0] == 1 for shape in shapes.values()):
+        reason = "there is only one sample, and training needs several"
+    elif len({shape[0] for shape in shapes.values()}) == len(shapes):
+        reason = "numbers of samples differ, and pairs need as many inputs as outputs"
+    else:
+        reason = "it is unclear which arrays are a and u"
+    return f"{reason}: the file has {listed}; name arrays and dimensions with --a, --u and --dims (in Python a=, u=, dims=)"
 
 
 def _shapes(contents: Contents) -> dict[str, tuple[int, ...]]:
@@ -151,7 +177,7 @@ def _by_name(contents: Contents) -> Suggestion | None:
     for name in fields:
         base, split = _split_of(name)
         families.setdefault(base, {})[split] = name
-    training = [base for base, splits in families.items() if "train" in splits]
+    training = {base: fields[splits["train"]].shape for base, splits in families.items() if "train" in splits}
     if len(training) < 2:
         return None
     a, u = _roles(training)
@@ -163,7 +189,8 @@ def _by_name(contents: Contents) -> Suggestion | None:
         if split in families[a] and split in families[u]:
             selection = replace(selection, **{f"{split}_a": families[a][split], f"{split}_u": families[u][split]})
     usual = _rank(a, INPUTS) < len(INPUTS) and _rank(u, OUTPUTS) < len(OUTPUTS)
-    reason = "by their names" if usual else "the first two arrays with the same number of samples"
+    like = " and grid" if training[a][1:] == training[u][1:] else ""
+    reason = "by their names" if usual else f"the first two arrays with the same number of samples{like}"
     unambiguous = all(len(fields[name].shape) == 2 or fields[name].dims for name in names)
     certain = usual and unambiguous and len(training) == 2
     return Suggestion(selection, f"{reason}: {names[0]} is a, {names[1]} is u", certain)
@@ -174,14 +201,24 @@ def _is_field(entry: Entry) -> bool:
     return len(entry.shape) >= 2 and min(entry.shape) > 0 and sum(n > 1 for n in entry.shape) >= 2
 
 
-def _roles(names: list[str]) -> tuple[str, str]:
-    """Return which of at least two names is a and which is u: the most usual of each, else the first."""
-    inputs = sorted(names, key=lambda name: _rank(name, INPUTS))
-    outputs = sorted(names, key=lambda name: _rank(name, OUTPUTS))
+def _roles(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, str]:
+    """Return which of at least two arrays is a and which is u.
+
+    The most usual names decide. Without a usual name for u, it is the first array that is on the grid of a, or of its number of
+    samples, and has no usual name of inputs.
+    """
+    inputs = sorted(shapes, key=lambda name: _rank(name, INPUTS))
+    outputs = sorted(shapes, key=lambda name: _rank(name, OUTPUTS))
     if _rank(outputs[0], OUTPUTS) < len(OUTPUTS):
         u = outputs[0]
         return next(name for name in inputs if name != u), u
-    return inputs[0], next(name for name in names if name != inputs[0])
+    a = inputs[0]
+
+    def unlike(name: str) -> tuple[bool, bool, bool]:
+        same = shapes[name][0] == shapes[a][0]
+        return not same, shapes[name][1:] != shapes[a][1:], _rank(name, INPUTS) < len(INPUTS)
+
+    return a, min((name for name in shapes if name != a), key=unlike)
 
 
 def _split_of(name: str) -> tuple[str, str]:
@@ -209,14 +246,28 @@ def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
         return None if _named(a) and _named(u) else ":".join(",".join(_rename(entry)) for entry in (a, u))
     if len(a.shape) == 2 and len(u.shape) == 2:
         return None
-    axes = _axis_names(a.shape[1:], contents)
-    if a.shape[1:] == u.shape[1:]:
-        return ",".join([SAMPLE, *axes])
-    if len(u.shape) == len(a.shape) + 1 and u.shape[2:] == a.shape[1:]:
-        return f"{SAMPLE},{','.join(axes)}:{SAMPLE},{CHANNEL},{','.join(axes)}"
-    if len(u.shape) == len(a.shape) + 1 and u.shape[1:-1] == a.shape[1:]:
-        return f"{SAMPLE},{','.join(axes)}:{SAMPLE},{','.join(axes)},{CHANNEL}"
-    return f"{SAMPLE},{','.join(axes)}:{SAMPLE},{','.join(_axis_names(u.shape[1:], contents))}"
+    grid = _common_grid(a.shape[1:], u.shape[1:])
+    names = (_axis_names(a.shape[1:], contents), _axis_names(u.shape[1:], contents))
+    if grid is not None:
+        axes = _axis_names(grid, contents)
+        names = (_with_channel(a.shape[1:], grid, axes), _with_channel(u.shape[1:], grid, axes))
+    dims = [",".join([SAMPLE, *each]) for each in names]
+    return dims[0] if dims[0] == dims[1] else ":".join(dims)
+
+
+def _common_grid(a: tuple[int, ...], u: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the grid of a and u, of these shapes without samples, where one axis more is the channel; None if none fits."""
+    if a == u:
+        return a[1:] if len(a) > 1 and a[0] <= FEW_CHANNELS < a[1] else a
+    grids = (grid for grid in (a, u, a[1:], a[:-1]) if grid in (a, a[1:], a[:-1]) and grid in (u, u[1:], u[:-1]))
+    return next((grid for grid in grids if grid), None)
+
+
+def _with_channel(shape: tuple[int, ...], grid: tuple[int, ...], axes: list[str]) -> list[str]:
+    """Return the names of the axes of an array on a grid; an axis more is the channel."""
+    if shape == grid:
+        return axes
+    return [CHANNEL, *axes] if shape[1:] == grid else [*axes, CHANNEL]
 
 
 def _axis_names(shape: tuple[int, ...], contents: Contents) -> list[str]:

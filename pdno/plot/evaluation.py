@@ -133,7 +133,8 @@ def spectra(
             markersize=3.5,
             linestyle="-" if k == 0 else "--",
         )
-    axes.set(xscale="log", yscale="log")
+    logarithmic = any(np.any(np.asarray(power) > 0) for power in (p, q))  # such an axis needs a positive value
+    axes.set(xscale="log", yscale="log" if logarithmic else "linear")
     tidy(axes, None, xlabel="band of wavenumbers", ylabel="mean power")
     keys(figure, [axes])
     return figure

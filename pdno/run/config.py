@@ -14,12 +14,13 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ..data.pairs import Dataset
+from ..data.spaces import axis_kinds
 from ..diffusion.base import from_text
 from ..diffusion.chain import Diffusion, Target, Weight
 from ..diffusion.reverse import Rule
@@ -64,13 +65,20 @@ class ModelSection(Section):
     symmetries: list[str] | Literal["auto"] = "auto"
     grid: str | list[str] = "auto"
     normalise: Normalise = "scalar"
-    budget: float | None = None
+    budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @field_validator("law")
     @classmethod
     def _check_law(cls, name: str) -> str:
         check_law_name(name)
         return name
+
+    @field_validator("grid")
+    @classmethod
+    def _check_grid(cls, kinds: Any) -> Any:
+        if kinds != "auto":
+            axis_kinds(kinds, 1 if isinstance(kinds, str) else len(kinds))
+        return kinds
 
     @field_validator("mean", mode="before")
     @classmethod
@@ -107,7 +115,7 @@ class DiffusionSection(Section):
     """The forward chain, see `pdno.Diffusion`."""
 
     schedule: Literal["auto", "cosine", "linear", "geometric", "flow"] = "auto"  # "auto": as `pdno.PDNO` without a diffusion
-    n_steps: int = 100
+    n_steps: Annotated[int, Field(ge=1)] = 100
     base: str = "white"
     target: Target | Literal["auto"] = "auto"  # "auto": "v" for the residuals of a mean, "u0" without a mean
     weight: Weight = "target"
@@ -123,12 +131,12 @@ class ReverseSection(Section):
     """The reverse chain, see `pdno.diffusion.Reverse`."""
 
     variance: Rule = "analytic"
-    mix: float = 0.5
-    steps: int | Literal["auto"] = "auto"
+    mix: Annotated[float, Field(ge=0, le=1)] = 0.5
+    steps: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     spacing: Spacing = "even"
     sampler: Literal["ancestral", "ddim", "dpm", "gaussian-exact", "heun"] = "ancestral"
     last_noise: bool = True
-    t_start: int = 0
+    t_start: Annotated[int, Field(ge=0)] = 0
 
 
 class DataSection(Section):
@@ -246,7 +254,7 @@ class Config(Section):
             UserError: if it is not a TOML file, or a section, key or value is wrong.
         """
         try:
-            changes = tomllib.loads(path.read_text())
+            changes = tomllib.loads(path.read_text(encoding="utf-8"))
             changes.pop("data", None)  # in the config.toml of another run, this is the record of that run's data
             return self.changed(changes, path.name)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -322,7 +330,7 @@ class Config(Section):
             UserError: if the file has other contents.
         """
         try:
-            return cls.model_validate(tomllib.loads(path.read_text()))
+            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
             raise UserError(f"{path} is not the configuration of a run: {str(error).splitlines()[0]}") from None
 

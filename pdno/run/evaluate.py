@@ -1,30 +1,37 @@
 """`pdno evaluate`: evaluate a run on held-out pairs, and write scores, verdict, plot data and conformal calibration."""
 
+import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import join
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from ..data import store
+from ..data.formats import contents
 from ..data.open import open_selected
 from ..data.pairs import Dataset, Pairs
-from ..data.selection import Selection
+from ..data.selection import Selection, without_index
 from ..errors import UserError
 from ..evaluation.scoring import Evaluation, evaluate
 from ..evaluation.verdict import verdict
 from ..learning.resume import session_seconds
 from ..model.saving import load
 from ..model.surrogate import Surrogate
+from ..work.engine import memory_allowed
 from ..work.files import locked, replacing
 from ..work.folder import RunFolder
 from . import results
 from .config import Config
-from .folder import config_of, data_of, leaderboard_of, model_digest, save_conformal
+from .folder import config_of, data_of, leaderboard_of, model_digest, results_folder, save_conformal
+from .inputs import same_dims
 from .noise import arrays_of, mixtures_of
+from .report import show_results
 
-__all__ = ["evaluate_run"]
+__all__ = ["evaluate_and_show", "evaluate_run"]
 
 NOT_SELECTED = ("test_file", "cache", "mask", "group", "parameters")  # options that do not name arrays of other files
 
@@ -39,9 +46,11 @@ def evaluate_run(
     split: str = "test",
     calibrate: int = 100,
     device: str = "cpu",
+    out: Path | None = None,
+    tell: Callable[[str], None] = print,
     **sampling: Any,
 ) -> Evaluation:
-    """Evaluate a run and write the results into its folder.
+    """Evaluate a run and write the results into its folder, or for other data into a subfolder.
 
     Args:
         run: folder of the run.
@@ -50,6 +59,8 @@ def evaluate_run(
         members, seed, calibrate, sampling: as in `pdno.evaluate`.
         split: of the run's own data, "test" or "validation".
         device: where to compute.
+        out: folder for the results; default: see `pdno.run.folder.results_folder`.
+        tell: called with messages for the user.
 
     Raises:
         UserError: if the run, its data or the file cannot be used, or all inputs of the file are training inputs.
@@ -59,7 +70,12 @@ def evaluate_run(
     own = file is None or file.resolve() == Path(config.data.file).resolve()
     if own and selection is not None:
         raise UserError(f"{config.data.file} is the training data of {run}, whose arrays are recorded; omit --a and --u")
-    data = _own(run, split) if file is None or own else _other(run, file, selection, config, model)
+    folder = results_folder(run, file, split) if out is None else out
+    if out is not None and not out.parent.is_dir():
+        raise UserError(f"{out} cannot be created, because the folder {out.parent} does not exist; choose another --out")
+    data, omitted = (_own(run, split), 0) if file is None or own else _other(run, file, selection, config, model)
+    if omitted:
+        tell(f"{_counted(omitted)} of {file} that the model was trained on: {len(data.test)} are left for the evaluation")
     e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
     options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
     rows = _rows(e, model, config, run, seed, _command(run, file, selection, options))
@@ -67,17 +83,19 @@ def evaluate_run(
         **e.metadata,
         "file": config.data.file if file is None else str(file),
         "training_file": Path(config.data.file).name,
+        "omitted": omitted,
         "fit_summary": model.fit_summary,
         "leaderboard": leaderboard_of(run),
         "train_command": _train_command(run, config, model),
         "ranges": {name: list(pair) for name, pair in zip(model.spaces.parameters, model.spaces.ranges, strict=False)},
     }
     with locked(run):
-        if own and split == "test":
+        if own and split == "test" and os.access(run, os.W_OK):
             save_conformal(run, e.conformal, members, sampling)
-        _save_arrays(RunFolder(run).evaluation, e)
+        folder.mkdir(exist_ok=True)
+        _save_arrays(RunFolder(folder).evaluation, e)
         results.write(
-            RunFolder(run).results,
+            RunFolder(folder).results,
             rows,
             machine=results.machine(),
             model=model_digest(run),
@@ -94,6 +112,37 @@ def _parameters(pairs: Pairs, number: int) -> dict[str, float]:
     """Return the parameters of a pair by name."""
     scalars = [] if pairs.scalars is None else pairs.scalars[number].tolist()
     return dict(zip(pairs.parameters, scalars, strict=True))
+
+
+def evaluate_and_show(
+    run: Path,
+    file: Path | None,
+    selection: Selection | None,
+    *,
+    out: Path | None,
+    tell: Callable[[str], None],
+    members: int,
+    calibrate: int,
+    split: str,
+    **options: Any,
+) -> None:
+    """Evaluate a run and print the results; arguments as in `evaluate_run`. A run that is read-only gets no results."""
+    folder = results_folder(run, file, split) if out is None else out
+    writable = os.access(folder if folder.exists() else folder.parent, os.W_OK)
+    tell(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
+    with TemporaryDirectory() as temporary:
+        folder = folder if writable else Path(temporary)
+        settings = {"members": members, "calibrate": calibrate, "split": split, **options}
+        evaluate_run(run, file, selection, out=folder, tell=tell, **settings)
+        show_results(folder)
+    if not writable:
+        tell(f"{run} is read-only: the results were not saved; give a folder with --out to save them")
+    elif out is None:
+        tell(f"Next:  pdno report {join([str(run), *([] if folder == run or file is None else [str(file)])])}")
+
+
+def _counted(omitted: int) -> str:
+    return f"omitted {omitted} {'pair' if omitted == 1 else 'pairs'}"
 
 
 def _command(run: Path, file: Path | None, selection: Selection | None, options: dict[str, Any]) -> str:
@@ -132,8 +181,12 @@ def _own(run: Path, split: str) -> Dataset:
     return replace(data, test=pairs)
 
 
-def _other(run: Path, file: Path, selection: Selection | None, config: Config, model: Surrogate) -> Dataset:
-    """Return the pairs of a file as test pairs, without those that the model was trained on, with the run's other splits."""
+def _other(run: Path, file: Path, selection: Selection | None, config: Config, model: Surrogate) -> tuple[Dataset, int]:
+    """Return the pairs of a file as test pairs, with the run's other splits.
+
+    Returns:
+        The data without pairs that the model was trained on, and the number of these.
+    """
     if (selection is None or selection.u is None) and not store.is_store(file):
         names = {k: v for k, v in config.data.options.items() if k not in NOT_SELECTED}
         names = {k: v for k, v in names.items() if not k.startswith(("test_", "validation_"))}
@@ -141,6 +194,10 @@ def _other(run: Path, file: Path, selection: Selection | None, config: Config, m
         if table is None and "parameters" in config.data.options:
             raise UserError(f"{run} was trained on a table of parameters; give that of {file} with --parameters")
         selection = Selection(**names, parameters=table) if names or table else None
+        if selection is not None and selection.a is not None and selection.dims is not None:
+            entry = contents(file, memory_allowed()).entries.get(without_index(selection.a)[0])
+            if entry is not None:
+                same_dims(entry.shape, selection.dims_of("a"), model.spaces.a_shape[1:], selection.a)
     elif selection is not None and selection.dims is None:
         selection = replace(selection, dims=config.data.options.get("dims"))
     data = open_selected(file, selection, None, config.data.options.get("mask"), None)
@@ -148,11 +205,12 @@ def _other(run: Path, file: Path, selection: Selection | None, config: Config, m
     held_out = np.flatnonzero(~np.isin(test.fingerprints(), model.fingerprints))
     if not len(held_out):
         raise UserError(f"all inputs in {file} are training inputs; pass held-out pairs to evaluate on")
+    omitted = len(test) - len(held_out)
     try:
         own = data_of(run)
     except UserError:  # moved or changed since training
-        return replace(data, train=data.train[:0], validation=None, test=test[held_out])
-    return replace(data, train=own.train, validation=own.validation, test=test[held_out])
+        return replace(data, train=data.train[:0], validation=None, test=test[held_out]), omitted
+    return replace(data, train=own.train, validation=own.validation, test=test[held_out]), omitted
 
 
 def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Read the folder of a run: settings, data, leaderboard and conformal calibration."""
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "is_current",
     "leaderboard_of",
     "model_digest",
+    "results_folder",
     "save_conformal",
     "split_digest",
 ]
@@ -87,15 +89,28 @@ def leaderboard_of(run: Path) -> list[dict[str, Any]]:
     """Return the candidates for the mean model of a run; empty if it has none."""
     path = RunFolder(run).trials
     try:
-        return [results.renamed_trial(trial) for trial in json.loads(path.read_text())] if path.exists() else []
+        return [results.renamed_trial(trial) for trial in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
     except (json.JSONDecodeError, UnicodeDecodeError):
         return []
 
 
-def is_current(run: Path) -> bool:
-    """Return whether the results of a run belong to its present model."""
-    path = RunFolder(run).results
-    return path.exists() and RunFolder(run).evaluation.exists() and results.read(path).get("model") == model_digest(run)
+def results_folder(run: Path, file: Path | None = None, split: str = "test") -> Path:
+    """Return the folder of results: that of the run for its own test pairs, else a subfolder."""
+    own = file is None or file.resolve() == Path(config_of(run).data.file).resolve()
+    if own and split == "test":
+        return run
+    name = split if file is None or own else re.sub(r"[^\w-]+", "-", file.stem)
+    return run / f"evaluation-{name}"
+
+
+def is_current(run: Path, file: Path | None = None) -> bool:
+    """Return whether there are results of this run's present model, on its own test pairs or on another file."""
+    folder = RunFolder(results_folder(run, file))
+    if not folder.results.exists() or not folder.evaluation.exists():
+        return False
+    contents = results.read(folder.results)
+    same = file is None or Path(contents.get("metadata", {}).get("file", "")).resolve() == file.resolve()
+    return same and contents.get("model") == model_digest(run)
 
 
 def save_conformal(run: Path, calibrations: Mapping[str, Conformal], members: int, sampling: Mapping[str, Any]) -> None:

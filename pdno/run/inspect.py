@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +13,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._typing import Array
+from .._typing import Array, Ints
 from ..data import store
 from ..data.findings import Finding, check
-from ..data.formats import Contents, Entry, contents
+from ..data.formats import Contents, contents
 from ..data.open import open_file
 from ..data.pairs import Dataset, Pairs, open_store
 from ..data.parameters import read_parameters
 from ..data.selection import Selection, float_type
-from ..data.suggest import complete
+from ..data.suggest import complete, obstacle, with_dims
 from ..errors import UserError
 from ..work.engine import memory_allowed
 
 __all__ = ["inspect", "sketch"]
 
-FILE_BYTES = 2**31  # largest file that is checked completely; of a larger one, the first samples are
-FEWEST_ROWS = 20  # of each array of a larger file that are checked at least
-RANGE_BYTES = 2**28  # of an array from which the table computes minimum, maximum and mean
+FILE_BYTES = 2**29  # largest file that is checked completely
+SAMPLE_BYTES = 2**27  # of a larger file that are checked: rows from its beginning, middle and end
+FEWEST_ROWS = 21  # of each array of a larger file that are checked at least
 MOST_TABLES = 20  # that are looked at beside a file
 DPI = 110  # of the plot
 BARS = "▁▂▃▄▅▆▇█"  # characters for a field in one dimension, from low to high
@@ -48,6 +47,8 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
         mask: "nan" marks NaN in u as missing.
     """
     console = Console(width=max(Console().width, 80))
+    if plot is not None:
+        _check_plot(plot)
     if store.is_store(path):
         data = open_store(path)
         console.print(f"{path}: a store of pdno", soft_wrap=True, markup=False)
@@ -57,47 +58,84 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
         _command(console, f"pdno.open({str(path)!r})")
         return
     file = contents(path, memory_allowed())
+    part = _sample(file)
     console.print(f"{path}: {file.format}, {len(file.entries)} arrays", soft_wrap=True, markup=False)
-    console.print(_table(file))
+    console.print(_table(file, part))
+    if part is not file:
+        console.print("The file is large: ranges (≈) and findings are those of rows from its beginning, middle and end.")
     for note in (*file.notes, *_types(file)):
         console.print(f"note: {note}", soft_wrap=True, markup=False)
     table = None if selection is None or selection.parameters is None else read_parameters(selection.parameters)
-    if selection is None or selection.u is None:
-        suggestion = complete(file, selection, 0 if table is None else len(table))
-        if suggestion is None:
-            console.print(_ambiguous(file, selection, 0 if table is None else len(table)), soft_wrap=True, markup=False)
-            return
+    chosen = _choose(console, file, selection, 0 if table is None else len(table))
+    if chosen is None:
+        return
+    if part is not file and table is not None:
+        table = table[_sampled(len(table), part.entries[chosen.u].shape[0])] if chosen.u in part.entries else None
+    findings = _show(console, open_file(part, chosen, mask=mask, table=table), plot)
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors and all(finding.where.endswith(" u") for finding in errors):
+        mask = "nan"
+    elif errors:
+        console.print("\nCorrect these values first: the commands below would stop at them.", markup=False)
+    _print_commands(console, path, chosen, mask)
+
+
+def _choose(console: Console, file: Contents, selection: Selection | None, rows: int) -> Selection | None:
+    """Return the selection with all that can be suggested, and print it; None if it is unclear which arrays are a and u.
+
+    Args:
+        console: to print to.
+        file: contents of the file.
+        selection: of the user.
+        rows: of the table of parameters.
+    """
+    named = selection is not None and selection.u is not None
+    suggestion = with_dims(file, selection) if named and selection else complete(file, selection, rows)
+    if suggestion is not None:
         certainty, advice = ("Recognised", "") if suggestion.certain else ("A guess", "; check the names and dimensions below")
         console.print(f"{certainty}: {suggestion.reason}{advice}", soft_wrap=True, markup=False)
-        selection = suggestion.selection
-    part = _first_samples(file)
-    if part is not file:
-        console.print("The file is large: only the first samples of each array are checked below.")
-        table = None if table is None or selection.u not in part.entries else table[: part.entries[selection.u].shape[0]]
-    _show(console, open_file(part, selection, mask=mask, table=table), plot)
-    _print_commands(console, path, selection)
+        return suggestion.selection
+    if not named:
+        console.print(_ambiguous(file, selection, rows), soft_wrap=True, markup=False)
+    return selection if named else None
 
 
-def _first_samples(file: Contents) -> Contents:
-    """Return the file, or of a large one the first rows of its arrays."""
+def _check_plot(path: Path) -> None:
+    """Refuse a name whose suffix is not that of a picture."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise UserError(f"--plot {path}: {path.suffix!r} is not a format of pictures; choose {', '.join(sorted(known))}")
+
+
+def _sample(file: Contents) -> Contents:
+    """Return the file, or of a large one some rows of its arrays."""
     sizes = {name: entry.dtype.itemsize * math.prod(entry.shape) for name, entry in file.entries.items()}
     if sum(sizes.values()) <= FILE_BYTES:
         return file
     entries = dict(file.entries)
     for name, entry in entries.items():
-        rows = max(FEWEST_ROWS, FILE_BYTES * entry.shape[0] // sum(sizes.values())) if len(entry.shape) > 1 else 0
-        if 0 < rows < entry.shape[0]:
-            entries[name] = replace(entry, shape=(rows, *entry.shape[1:]), read=partial(_read_first, entry, rows))
+        rows = max(FEWEST_ROWS, SAMPLE_BYTES * entry.shape[0] // sum(sizes.values())) // 3 if len(entry.shape) > 1 else 0
+        if 0 < 3 * rows < entry.shape[0]:
+            values = np.concatenate([entry.read(block) for block in _blocks(entry.shape[0], rows)])
+            entries[name] = replace(entry, shape=values.shape, read=values.__getitem__)
     return replace(file, entries=entries)
 
 
-def _read_first(entry: Entry, rows: int, part: slice) -> Array:
-    """Read a part of the first rows of an array."""
-    return entry.read(slice(*part.indices(rows)))
+def _blocks(count: int, rows: int) -> list[slice]:
+    """Return the slices of rows at the beginning, the middle and the end of an array."""
+    return [slice(start, start + rows) for start in (0, (count - rows) // 2, count - rows)]
 
 
-def _table(file: Contents) -> Table:
-    """Return a table of all arrays with shape, type and range."""
+def _sampled(count: int, sampled: int) -> Ints:
+    """Return the numbers of the rows that `_sample` takes of an array."""
+    rows = np.arange(count)
+    return rows if sampled == count else np.concatenate([rows[block] for block in _blocks(count, sampled // 3)])
+
+
+def _table(file: Contents, part: Contents) -> Table:
+    """Return a table of all arrays with shape, type and range, which is that of a part of the file."""
     table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
     for heading in ("array", "shape", "type", "minimum", "maximum", "mean"):
         table.add_column(heading, justify="left" if heading in ("array", "shape", "type") else "right")
@@ -105,9 +143,9 @@ def _table(file: Contents) -> Table:
         shape = " × ".join(map(str, entry.shape)) or "scalar"
         if entry.dims:
             shape += f" ({', '.join(entry.dims)})"
-        rows = max(1, RANGE_BYTES // max(1, entry.dtype.itemsize * int(np.prod(entry.shape[1:]))))
-        complete = not entry.shape or entry.shape[0] <= rows
-        table.add_row(Text(entry.name), shape, str(entry.dtype), *_range(entry.read(slice(0, rows)), complete))
+        sample = part.entries[entry.name]
+        complete = sample.shape == entry.shape
+        table.add_row(Text(entry.name), shape, str(entry.dtype), *_range(sample.read(slice(None)), complete))
     return table
 
 
@@ -131,8 +169,8 @@ def _range(values: Array, complete: bool) -> tuple[str, str, str]:
     return low, high, mean
 
 
-def _show(console: Console, data: Dataset, plot: Path | None) -> None:
-    """Print the numbers of pairs, findings and a preview of the first pair."""
+def _show(console: Console, data: Dataset, plot: Path | None) -> list[Finding]:
+    """Print the numbers of pairs, findings and a preview of the first pair; return the findings."""
     console.print(repr(data), soft_wrap=True, markup=False)
     findings = check(data)
     for finding in findings or [Finding("note", "data", "no problems found")]:
@@ -148,6 +186,7 @@ def _show(console: Console, data: Dataset, plot: Path | None) -> None:
 
         preview(data).savefig(plot, dpi=DPI)
         console.print(f"\nPlot: {plot}", soft_wrap=True, markup=False)
+    return findings
 
 
 def _parameters(pairs: Pairs) -> Table:
@@ -191,14 +230,16 @@ def _characters(values: Array, low: float, high: float, scale: str) -> str:
     return "".join(scale[min(int(p * len(scale)), len(scale) - 1)] for p in part)
 
 
-def _print_commands(console: Console, path: Path, selection: Selection) -> None:
+def _print_commands(console: Console, path: Path, selection: Selection, mask: str | None) -> None:
     """Print the commands that train on the file, convert it, and open it in Python."""
-    arguments = ", ".join(f"{key}={value!r}" for key, value in asdict(selection).items() if value is not None)
+    settings = {**asdict(selection), "mask": mask}
+    arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items() if value is not None)
+    options = selection.options() + (f" --mask {mask}" if mask else "")
     file = shlex.quote(str(path))
     target = shlex.quote(path.with_suffix(".zarr").name if path.suffix != ".zarr" else f"{path.stem}-pdno.zarr")
     console.print("\nNext:", markup=False)
-    _command(console, f"pdno train {file} {selection.options()} --out {shlex.quote(path.stem + '-run')}")
-    _command(console, f"pdno convert {file} {selection.options()} --out {target}")
+    _command(console, f"pdno train {file} {options} --out {shlex.quote(path.stem + '-run')}")
+    _command(console, f"pdno convert {file} {options} --out {target}")
     _command(console, f"pdno.open({str(path)!r}, {arguments})")
 
 
@@ -217,7 +258,7 @@ def _ambiguous(file: Contents, selection: Selection | None, rows: int) -> str:
     table = shlex.quote(str(beside[0])) if beside else "runs.csv"
     found = f"{table} has as many rows as an array has samples" if beside else "If outputs depend on parameters in a table"
     return (
-        "It is unclear which arrays are a and u. Name them (and their dimensions, where shapes are ambiguous):\n"
+        f"{file.path.name}: {obstacle(file)}\n"
         f"  pdno inspect {name} --a NAME --u NAME --dims sample,x\n"
         f"{found}:\n  pdno inspect {name} --parameters {table}"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ..errors import UserError, nearest
 
@@ -21,8 +22,10 @@ __all__ = [
     "LogError",
     "Mask",
     "Members",
+    "Once",
     "OutputPoints",
     "Run",
+    "Scalars",
     "Seed",
     "Steps",
     "Store",
@@ -50,13 +53,17 @@ OutputPoints = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(help="Sampling steps; default: those of the model.")]
 
+Scalars = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Array of further parameters; several: repeat the option.")
+]
+
 SELECTION = {  # the fields of pdno.data.selection.Selection, which is not imported here, so that --help is fast
     "a": "Array of inputs; NAME[:,0] selects a part of it.",
     "u": "Array of outputs.",
     "dims": "Dimensions of a and u, such as sample,x,y; if they differ, those of a, then of u: sample,x:sample,channel,x.",
     "u_eta": "Noisy outputs for evaluation; u must then be clean.",
     "group": "Labels; pairs with the same label stay in one split.",
-    "scalars": "Further parameters of each pair.",
+    "scalars": "Further parameters of each pair; several arrays: repeat the option.",
     "parameters": "Table of parameters, a row for each sample of u; FILE[NAME,NAME] selects columns.",
     "test_a": "Inputs of the test pairs.",
     "test_u": "Outputs of the test pairs.",
@@ -64,6 +71,19 @@ SELECTION = {  # the fields of pdno.data.selection.Selection, which is not impor
     "validation_u": "Outputs of the validation pairs.",
 }
 METAVARS = {"dims": "DIMS", "parameters": "CSV"}  # of options whose value is not the name of an array
+LISTS = ("scalars",)  # options that may be repeated
+
+
+class Once(TyperCommand):
+    """A command that refuses an option that is given twice, of which only the last would be used."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of the command line."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            if order.count(option) > 1 and not getattr(option, "multiple", True):
+                raise UserError(f"{option.opts[0]} was given {order.count(option)} times; give it once")
+        return super().parse_args(ctx, args)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -72,6 +92,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**options: Any) -> None:
         names = {name: options.pop(name) for name in SELECTION}
+        names |= {name: ",".join(names[name]) if names[name] else None for name in LISTS}
         if (names["a"] is None) != (names["u"] is None) and names["parameters"] is None:
             raise UserError("only one of --a and --u was given; give both, or neither for a suggestion")
         selection = None
@@ -83,7 +104,9 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 
     own = [parameter for name, parameter in signature(command).parameters.items() if name != "selection"]
     types = {
-        name: Annotated[str | None, typer.Option(metavar=METAVARS.get(name, "NAME"), help=text)]
+        name: Annotated[
+            list[str] | None if name in LISTS else str | None, typer.Option(metavar=METAVARS.get(name, "NAME"), help=text)
+        ]
         for name, text in SELECTION.items()
     }
     added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=each) for name, each in types.items()]
@@ -204,7 +227,8 @@ Examples:
   pdno evaluate run new.npz --a force --u deflection
 
 \b
-RUN/results.json has all scores, RUN/intervals.safetensors the conformal calibration for pdno predict.
+RUN/results.json has all scores (RUN/evaluation-new/results.json those on new.npz), RUN/intervals.safetensors the conformal
+calibration for pdno predict.
 """
 
 BENCH_EXAMPLES = """\b
@@ -220,4 +244,5 @@ REPORT_EXAMPLES = """\b
 Examples:
   pdno report run
   pdno report run --out report.html
+  pdno report run new.npz                              # after: pdno evaluate run new.npz
 """

@@ -16,12 +16,8 @@ import xarray as xr
 
 from .. import __version__
 from ..data import store
-from ..data.formats import contents
 from ..data.meshes import Points
-from ..data.open import open_selected
-from ..data.pairs import Dataset, Pairs
-from ..data.parameters import PARAMETER, is_table, read_parameters
-from ..data.selection import Selection, arrange, pick
+from ..data.parameters import PARAMETER
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
 from ..evaluation.scoring import MIN_MEMBERS
@@ -31,10 +27,10 @@ from ..model.members import TOLERANCE, members_needed
 from ..model.prediction import Prediction, given_for
 from ..model.prediction import predict as predict_block
 from ..model.saving import load
-from ..work.engine import memory_allowed
-from .folder import array_digest, config_of, conformal_of, data_of, model_digest
+from .folder import array_digest, conformal_of, model_digest
+from .inputs import inputs_of
 
-__all__ = ["inputs_of", "predict"]
+__all__ = ["predict"]
 
 BLOCK_INPUTS = 8  # inputs that are predicted and written at a time
 
@@ -54,6 +50,7 @@ def predict(
     points: Points | None = None,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
+    tell: Callable[[str], None] = print,
     **sampling: Any,
 ) -> xr.Dataset:
     """Predict into a Zarr store, block by block; the same call resumes an unfinished store.
@@ -68,10 +65,11 @@ def predict(
         split: of the run's own data or of another store: "train", "validation" or "test".
         a: array of inputs, in a file of another format.
         dims: its dimensions.
-        scalars: array of further parameters, or a table in another file.
+        scalars: arrays of further parameters, separated by commas, or a table in another file.
         points: of the grid of the predictions; default: that of the inputs.
         device: where to compute.
         progress: called with the numbers of finished and of all members.
+        tell: called with messages for the user.
         sampling: sampling settings of the model, such as steps=20.
 
     Returns:
@@ -84,7 +82,7 @@ def predict(
     model = load(run, device=device)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        law, given = given_for(model.fitted, *inputs_of(run, file, split, a, dims, scalars), points)
+        law, given = given_for(model.fitted, *inputs_of(run, model.spaces, file, split, a, dims, scalars, tell), points)
     inputs, parameters = given.a, given.scalars
     count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
     if count < 2:
@@ -149,48 +147,3 @@ def _layout(
         meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
         arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
     return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
-
-
-def inputs_of(
-    run: Path,
-    file: Path | None,
-    split: str = "test",
-    a: str | None = None,
-    dims: str | None = None,
-    scalars: str | None = None,
-) -> tuple[Any, Any]:
-    """Return the inputs in a file, and their scalars; arguments as in `predict`."""
-    config = config_of(run).data
-    if a is None and (file is None or file.resolve() == Path(config.file).resolve()):
-        return _split_inputs(data_of(run), split)
-    path = Path(config.file) if file is None else file
-    if is_table(path):
-        return None, read_parameters(path)
-    if store.is_store(path):
-        if a or dims or scalars:
-            raise UserError(f"{path} is a store of pdno, whose arrays are recorded; omit --a, --dims and --scalars")
-        data = open_selected(path, None)
-        return _split_inputs(data, split if split != "test" or len(data.test) else "train")
-    file_contents = contents(path, memory_allowed())
-    names = file_contents.entries
-    recorded = {name: config.options.get(name) for name in ("a", "scalars", "dims")}
-    name = a or (recorded["a"] if recorded["a"] in names else None)
-    if name is None and len(names) == 1:
-        name = next(iter(names))
-    if name is None:
-        raise UserError(f"which array of {path.name} holds the inputs? It has {', '.join(names)}; name it with --a")
-    s = scalars or (recorded["scalars"] if recorded["scalars"] in names else None)
-    dimensions = dims or recorded["dims"]
-    values = pick(file_contents, name)
-    if dimensions is not None:
-        values = arrange(values, Selection(name, name, dimensions).dims_of("a"), name)[0]
-    return values, None if s is None else read_parameters(s) if is_table(s) else pick(file_contents, s)
-
-
-def _split_inputs(data: Dataset, split: str) -> tuple[Any, Any]:
-    """Return inputs and scalars of a split."""
-    pairs: Pairs | None = data.splits().get(split)
-    if not pairs:
-        there = ", ".join(name for name, p in data.splits().items() if len(p))
-        raise UserError(f"there are no {split} pairs; choose --split {there}")
-    return pairs.xarray["a"], pairs.scalars

@@ -35,7 +35,7 @@ from ..work.folder import RunFolder
 from . import results
 from .noise import drawings, is_noise, mixtures, noise_rows, noise_table
 
-__all__ = ["render", "show_results", "statements", "table", "write_report"]
+__all__ = ["check_name", "render", "show_results", "statements", "table", "write_report"]
 
 WIDE = 7  # inches from which a figure has a row of its own
 DPI = 110  # resolution of the figures
@@ -44,20 +44,41 @@ CASES = {"best": "Smallest error", "typical": "Median error", "worst": "Largest 
 OLD_ARRAYS = {"trust": "coverage_map", "novelty_held": "validation_novelty"}  # old name → new name
 
 
-def write_report(run: Path, out: Path | None = None) -> Path:
-    """Write the report of an evaluated run; return its path, by default RUN/report.html."""
-    path = RunFolder(run).report if out is None else out
+def check_name(path: Path) -> None:
+    """Refuse a path at which a report cannot be written.
+
+    Raises:
+        UserError: with the reason.
+    """
     if path.is_dir() or not path.parent.is_dir():
         reason = "is a folder" if path.is_dir() else f"cannot be written, because the folder {path.parent} does not exist"
         raise UserError(f"{path} {reason}; name a file with --out")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"a report is an HTML file, and {path.name} has another suffix; call it {path.stem}.html")
+
+
+def write_report(run: Path, out: Path | None = None, folder: Path | None = None) -> Path:
+    """Write the report of an evaluated run.
+
+    Args:
+        run: folder of the run.
+        out: file to write; default: report.html in the folder of results.
+        folder: of the results; default: the run's own.
+
+    Returns:
+        The path of the report.
+    """
+    path = RunFolder(run if folder is None else folder).report if out is None else out
+    check_name(path)
     with replacing(path) as partial:
-        partial.write_text(render(run), encoding="utf-8")
+        partial.write_text(render(run, folder), encoding="utf-8")
     return path
 
 
-def render(run: Path) -> str:
-    """Return the report as HTML."""
-    contents, arrays = results.read(RunFolder(run).results), _arrays(RunFolder(run).evaluation)
+def render(run: Path, folder: Path | None = None) -> str:
+    """Return the report as HTML; arguments as in `write_report`."""
+    evaluated = RunFolder(run if folder is None else folder)
+    contents, arrays = results.read(evaluated.results), _arrays(evaluated.evaluation)
     config = RunFolder(run).config.read_text(encoding="utf-8") if RunFolder(run).config.exists() else ""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["code"] = _code
@@ -76,7 +97,7 @@ def render(run: Path) -> str:
         with_paper=_has_paper(contents),
         footnote=_footnote(metadata),
         figures=_figures(run, contents, arrays),
-        commands="\n".join([metadata["train_command"], first["command"], shlex.join(["pdno", "report", str(run)])]),
+        commands="\n".join([metadata["train_command"], first["command"], _report_command(run, folder, metadata)]),
         provenance=_provenance(contents),
         config=config,
     )
@@ -105,9 +126,14 @@ def statements(contents: Mapping[str, Any]) -> list[str]:
     return [f"{s['about']}: {s['headline']} {s['text']}".rstrip() + "\n" for s in contents["verdict"]]
 
 
-def show_results(run: Path) -> None:
-    """Print scores and verdict of a run."""
-    contents, console = results.read(RunFolder(run).results), Console()
+def _report_command(run: Path, folder: Path | None, metadata: Mapping[str, Any]) -> str:
+    """Return the command that writes this report."""
+    return shlex.join(["pdno", "report", str(run), *([] if folder in (None, run) else [str(metadata["file"])])])
+
+
+def show_results(folder: Path) -> None:
+    """Print scores and verdict of an evaluation."""
+    contents, console = results.read(RunFolder(folder).results), Console()
     console.print(table(contents))
     if (noise := noise_table(contents)) is not None:
         console.print(noise)
@@ -169,6 +195,9 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
         )
     noise = {None: "", "none": " The outputs are noise-free."}.get(metadata["noise"], f" The noise is {metadata['noise']}.")
     sentences.append(f"It was evaluated on {metadata['inputs']} inputs of {Path(metadata['file']).name}.{noise}")
+    if metadata.get("omitted"):
+        pairs = "1 pair was" if metadata["omitted"] == 1 else f"{metadata['omitted']} pairs were"
+        sentences.append(f"{pairs} omitted, because the model was trained on them.")
     if metadata["observed"] == "u_eta":
         sentences.append("The mean is compared with clean outputs, and the members with noisy observations.")
     else:
@@ -317,7 +346,7 @@ def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes:
 
 def _others(arrays: Mapping[str, Array]) -> Drawings:
     drawings: Drawings = []
-    if "spectra.members" in arrays:
+    if "spectra.members" in arrays and (arrays["spectra.observed"][1:] > 0).any():  # constant outputs have no spectrum
         spectra = arrays["spectra.members"][1:], arrays["spectra.observed"][1:]  # without the mean of the field
         caption = "Power spectra of members and observations: equal if members have the correct roughness."
         drawings.append((lambda theme: plot.spectra(*spectra, theme=theme), caption))

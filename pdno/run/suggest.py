@@ -47,12 +47,12 @@ def suggest(
     from ..model.design import suggest as design
     from ..model.saving import load
     from .folder import data_of
-    from .predict import inputs_of
+    from .inputs import inputs_of
 
     if out.exists():
         raise UserError(f"{out} exists already and is never overwritten; choose another name with --out")
     model, data = load(run), data_of(run)
-    candidates = None if pool is None else inputs_of(run, pool)
+    candidates = None if pool is None else inputs_of(run, model.spaces, pool)
     chosen = design.suggest(model, candidates, count, box=None if box is None else _ranges(box), data=data, seed=seed)
     table = _table(chosen)
     table.to_csv(out, index=False)

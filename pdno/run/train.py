@@ -19,10 +19,10 @@ from ..model.surrogate import Surrogate
 from ..work.engine import is_first
 from ..work.files import locked, replacing
 from ..work.folder import RunFolder
-from .config import Config, DataSection
+from .config import Config, DataSection, seconds
 from .folder import split_digest
 
-__all__ = ["train"]
+__all__ = ["settings_of", "train"]
 
 
 def train(
@@ -88,6 +88,40 @@ def train(
     return model
 
 
+def settings_of(
+    preset: str,
+    file: Path | None = None,
+    settings: Sequence[str] = (),
+    budget: str | None = None,
+    symmetries: str | None = None,
+    grid: str | None = None,
+) -> Config:
+    """Return the settings that options of the command line give.
+
+    Args:
+        preset: its name.
+        file: settings in TOML, which override those of the preset.
+        settings: SECTION.KEY=VALUE, which override both.
+        budget: a time, such as 10m.
+        symmetries, grid: names, separated by commas.
+
+    Raises:
+        UserError: if one of them is wrong.
+    """
+    config = Config.preset(preset)
+    config = config if file is None else config.with_file(file)
+    config = config.with_set(settings)
+    if budget is not None:
+        config = config.with_set([f"model.budget={seconds(budget)}"])
+    for name, text in (("symmetries", symmetries), ("grid", grid)):
+        if text is not None:
+            several = [part.strip() for part in text.split(",") if part.strip() not in ("", "none")]
+            value = several[0] if name == "grid" and len(several) == 1 else several
+            config = config.changed({"model": {name: value}}, f"--{name} {text}")
+    config.build()  # checks the settings that parts of the model check
+    return config
+
+
 def _finish(model: Surrogate, files: RunFolder) -> None:
     """Write the leaderboard, with times, and the model."""
     if model.leaderboard:
@@ -106,7 +140,9 @@ def _closing_line(model: Surrogate, out: Path, seconds: float) -> str:
 
 def _write_leaderboard(path: Path, trials: Sequence[Trial]) -> None:
     with replacing(path) as partial:
-        partial.write_text(json.dumps([asdict(trial) for trial in trials], indent=1, ensure_ascii=False) + "\n")
+        partial.write_text(
+            json.dumps([asdict(trial) for trial in trials], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def _claim(files: RunFolder, config: Config) -> bool:
@@ -125,7 +161,7 @@ def _claim(files: RunFolder, config: Config) -> bool:
             )
         return False
     with replacing(files.config) as partial:
-        partial.write_text(config.toml())
+        partial.write_text(config.toml(), encoding="utf-8")
     return True
 
 

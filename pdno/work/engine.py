@@ -44,16 +44,22 @@ def is_first() -> bool:
 
 
 def check_engine(device: str, devices: int, precision: str) -> None:
-    """Check the settings of `fabric`.
+    """Check the settings of `fabric`, before anything is computed.
 
     Raises:
-        UserError: if one is unknown.
+        UserError: if one is unknown, or this machine does not have the device.
     """
     for setting, value, allowed in (("device", device, DEVICES), ("precision", precision, PRECISIONS)):
         if value not in allowed:
             raise UserError(f"{setting} {value!r} is unknown; {nearest(value, allowed)}")
     if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
         raise UserError(f"devices = {devices!r}: expected a whole number of at least 1")
+    if device not in ("auto", "cpu"):
+        from torch import backends, cuda
+
+        present = {"cuda": cuda.is_available(), "mps": backends.mps.is_available()}
+        if not present.get(device, any(present.values())):
+            raise UserError(f"this machine has no device {device!r} that torch can use; choose auto or cpu")
 
 
 def fabric(device: str = "auto", devices: int = 1, precision: str = "32-true") -> Any:

@@ -114,7 +114,7 @@ def test_a_wrong_file_is_one_line_and_exit_code_two(name, tmp_path, refused) -> 
         ("inspect nothing.npz", "nothing.npz"),
         ("inspect d.npz --a a", "only one of --a and --u"),
         ("inspect d.npz --a a --u w --dims sample,x,y", "has no array 'w'"),
-        ("inspect d.npz --a a --u u", "is ambiguous"),
+        ("convert d.npz --a a --u u --out x.zarr", "is ambiguous"),
         ("inspect d.npz --a a --u u --dims sample,x", "dimensions were named"),
         ("inspect d.npz --a a --u v --dims sample,x,y", "numbers of samples differ"),
         ("inspect d.npz --a a[:,:,:,0] --u u --dims sample,x,y", "does not fit"),

@@ -1,6 +1,7 @@
 """`pdno evaluate`: its output, the files that it writes, and the conformal intervals of `pdno predict`."""
 
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -13,10 +14,11 @@ import pdno
 from pdno import UserError
 from pdno.cli import main
 from pdno.data.selection import Selection
+from pdno.model.saving import load
 from pdno.run import evaluate as evaluating
 from pdno.run import results
 from pdno.run.evaluate import evaluate_run
-from pdno.run.folder import conformal_of, data_of
+from pdno.run.folder import conformal_of, data_of, is_current
 from pdno.run.report import render
 from tests.helpers import SMALL
 from tests.run.helpers import EVALUATE, output, read
@@ -76,14 +78,16 @@ def test_values_of_the_paper() -> None:
     assert results.paper("burgers", "2048", "none", "mstd") == 1.51e-3
 
 
-def test_training_pairs_are_never_evaluated(run, capsys) -> None:
+def test_training_pairs_are_never_evaluated(run, capsys, no_pictures) -> None:
     own = data_of(run)
     np.savez("all.npz", force=own.train.a[:, 0], deflection=own.train.u[:, 0], site=np.arange(len(own.train)))
     with pytest.raises(UserError, match=r"all inputs in all\.npz are training inputs"):
         evaluate_run(run, Path("all.npz"), members=20)
     fresh = np.concatenate([own.train.a[:5, 0], np.random.default_rng(5).standard_normal((6, 16))])
     np.savez("some.npz", force=fresh, deflection=fresh, site=np.arange(11))
-    assert evaluate_run(run, Path("some.npz"), members=20).metadata["inputs"] == 6
+    said = output(capsys, "evaluate run some.npz --members 20")
+    assert "omitted 5 pairs of some.npz that the model was trained on: 6 are left" in said
+    assert "5 pairs were omitted" in read(render(run, run / "evaluation-some")).text
     with pytest.raises(UserError, match="choose test or validation"):
         evaluate_run(run, split="train")
 
@@ -92,7 +96,7 @@ def test_other_data_with_other_names(run, capsys) -> None:
     fields = np.random.default_rng(6).standard_normal((2, 7, 16))
     np.savez("other.npz", load=fields[0], shape=fields[1])
     output(capsys, "evaluate run other.npz --a load --u shape --dims sample,x --members 20")
-    assert results.read(run / "results.json")["metadata"]["inputs"] == 7
+    assert results.read(run / "evaluation-other/results.json")["metadata"]["inputs"] == 7
 
 
 def test_other_data_after_the_training_data_were_removed(run) -> None:
@@ -177,7 +181,7 @@ def test_the_calibration_of_another_model_is_not_used(noisy, tmp_path) -> None:
     assert conformal_of(tmp_path / "run", 20, {}) is None
 
 
-def test_other_data_do_not_change_the_calibration(noisy, tmp_path) -> None:
+def test_other_data_do_not_change_the_calibration(noisy, tmp_path, no_pictures) -> None:
     shutil.copytree(noisy.parent, tmp_path / "copy")
     run = tmp_path / "copy" / "run"
     before = (run / "intervals.safetensors").read_bytes()
@@ -186,7 +190,8 @@ def test_other_data_do_not_change_the_calibration(noisy, tmp_path) -> None:
     selection = Selection("a", "u", "sample,x")
     assert evaluate_run(run, tmp_path / "new.npz", selection, members=20).metadata["inputs"] == 5
     assert (run / "intervals.safetensors").read_bytes() == before
-    assert "new.npz" in read(render(run)).text
+    assert "new.npz" in read(render(run, run / "evaluation-new")).text
+    assert "new.npz" not in read(render(run)).text
 
 
 def test_training_pairs_are_recognised_in_a_renamed_file(run) -> None:
@@ -274,3 +279,77 @@ def test_a_foreign_run_writes_nowhere_else(run, tmp_path) -> None:
     config.write_text(config.read_text().replace('"a" = "force"', f'"a" = "force", "cache" = "{tmp_path / "elsewhere"}"'))
     assert data_of(run).train.a.shape[1:] == (1, 16)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_other_data_leave_the_results_of_the_run(run, capsys, no_pictures) -> None:
+    output(capsys, EVALUATE)
+    before = (run / "results.json").read_bytes()
+    for folder in (Path(), Path("elsewhere")):
+        folder.mkdir(exist_ok=True)
+        count = 6 if folder == Path() else 7
+        fields = np.random.default_rng(7).standard_normal((2, count, 16))
+        np.savez(folder / "other.npz", force=fields[0], deflection=fields[1])
+    assert "pdno report run other.npz" in output(capsys, "evaluate run other.npz --members 20")
+    output(capsys, "evaluate run --split validation --members 20 --calibrate 0")
+    assert (run / "results.json").read_bytes() == before
+    assert results.read(run / "evaluation-validation/results.json")["rows"]
+    assert output(capsys, "report run other.npz").strip() == "run/evaluation-other/report.html"
+    assert is_current(run)
+    assert is_current(run, Path("other.npz"))
+    assert not is_current(run, Path("elsewhere/other.npz"))
+    output(capsys, "evaluate run elsewhere/other.npz --members 20 --out own")
+    assert results.read(Path("own/results.json"))["metadata"]["inputs"] == 7
+
+
+def test_a_read_only_run_is_evaluated(run, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(evaluating.os, "access", lambda path, mode: mode != os.W_OK or Path(path).parts[0] != "run")
+    said = output(capsys, EVALUATE)
+    assert "relative L2 error of the mean" in said
+    assert "run is read-only: the results were not saved" in said
+    assert not (run / "results.json").exists()
+    assert not (run / "intervals.safetensors").exists()
+
+
+def test_samples_last_or_first(tmp_path, monkeypatch, capsys) -> None:
+    """The dimensions of training are not applied to a file that fits another reading as well."""
+    monkeypatch.chdir(tmp_path)
+    a = np.random.default_rng(0).standard_normal((30, 8, 8))
+    np.savez("old.npz", a=np.moveaxis(a, 0, -1), u=np.moveaxis(a, 0, -1))
+    np.savez("square.npz", a=a[:8], u=a[:8])
+    np.savez("clear.npz", a=np.moveaxis(a[:5] + 1, 0, -1), u=np.moveaxis(a[:5], 0, -1))
+    output(capsys, "train old.npz --a a --u u --dims x,y,sample --preset linear --out run")
+    for command in ("predict run square.npz --out p.zarr", "evaluate run square.npz --members 20"):
+        with pytest.raises(SystemExit):
+            main(command.split())
+        assert "fits two readings: x,y,sample, as in training, and sample,x,y" in capsys.readouterr().err
+    output(capsys, "predict run square.npz --dims sample,x,y --out p.zarr")
+    model = load(Path("run"))
+    np.testing.assert_allclose(xr.open_zarr("p.zarr", consolidated=False)["mean"], model.predict(a[:8], 2).mean)
+    assert "a of clear.npz is read as x,y,sample, as in training" in output(capsys, "predict run clear.npz --out q.zarr")
+    np.testing.assert_allclose(xr.open_zarr("q.zarr", consolidated=False)["mean"], model.predict(a[:5] + 1, 2).mean)
+
+
+def test_scalars_of_several_arrays_in_either_layout(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    a, p = rng.standard_normal((40, 16)), rng.standard_normal((40, 3))
+    np.savez("d.npz", a=a, u=a + p @ [[1], [2], [4]], pressure=p[:, :1].T, P=p[:, 1:].T)  # as MATLAB has them
+    output(capsys, "train d.npz --a a --u u --dims sample,x --scalars pressure --scalars P --preset linear --out run")
+    assert data_of(Path("run")).train.scalars.shape == (32, 3)
+    assert load(Path("run")).spaces.scalars == 3
+    output(capsys, "predict run d.npz --a a --out p.zarr")
+    np.testing.assert_allclose(xr.open_zarr("p.zarr", consolidated=False)["mean"][:, 0], a + p @ [[1], [2], [4]], atol=0.05)
+    np.savez("new.npz", a=a[:2], P=p[:2])
+    output(capsys, "predict run new.npz --scalars P --out q.zarr")
+    with pytest.raises(SystemExit):
+        main(["predict", "run", "new.npz", "--scalars", "a", "--out", "r.zarr"])
+    assert "this model needs (sample, 3)" in capsys.readouterr().err
+
+
+def test_predictions_are_written_to_netcdf(noisy, tmp_path, capsys) -> None:
+    output(capsys, f"predict {noisy} --members 20 --out {tmp_path / 'p.zarr'}")
+    found = xr.open_zarr(tmp_path / "p.zarr", consolidated=False)
+    found.to_netcdf(tmp_path / "p.nc")
+    with xr.open_dataset(tmp_path / "p.nc") as written:
+        assert json.loads(written.attrs["pdno"])["members"] == 20
+        np.testing.assert_array_equal(written["mean"], found["mean"])

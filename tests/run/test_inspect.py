@@ -1,7 +1,9 @@
 """`pdno inspect`: it shows what is in a file, and the commands that it prints work."""
 
+import io
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 import pdno
 from pdno.cli import main
 from pdno.data import formats
+from pdno.data.formats import numpy_files
 from pdno.run.inspect import sketch
+from tests.run.helpers import output
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PUBLISHED = [
@@ -87,17 +91,22 @@ def test_inspect_shows_arrays_and_writes_a_picture(tmp_path, capsys) -> None:
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_of_a_large_file_the_first_samples_are_checked(tmp_path, monkeypatch, capsys) -> None:
-    rng = np.random.default_rng(12)
-    a, u = rng.random((2, 400, 16))
-    u[300] = np.nan  # beyond the samples that are checked
-    u[3, 2] = np.nan
+def test_of_a_large_file_rows_from_all_parts_are_checked(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("pdno.run.inspect.FILE_BYTES", 2**14)
+    monkeypatch.setattr("pdno.run.inspect.SAMPLE_BYTES", 2**12)
+    a = np.arange(300.0)[:, None] + np.sin(np.arange(16) ** 2)
+    u = a.copy()
+    u[299, 3] = np.nan
     np.savez(tmp_path / "d.npz", a=a, u=u)
-    monkeypatch.setattr("pdno.run.inspect.FILE_BYTES", 25_000)
-    output = inspect(tmp_path / "d.npz", capsys)
-    assert "The file is large" in output
-    assert "NaN or infinite values in sample 3, 1 in total" in output
-    assert "97 train pairs" in output
+    read = []
+    fetch = numpy_files._fetch_npz
+    monkeypatch.setattr(numpy_files, "_fetch_npz", lambda *args: read.append(args[-2:]) or fetch(*args))
+    said = output(capsys, f"inspect {tmp_path / 'd.npz'}")
+    assert "those of rows from its beginning" in said
+    assert "21 train pairs" in said
+    assert "≈300" in said
+    assert "sample 20, 1 in total" in said
+    assert sum(end - first for first, end in read) <= 2 * 21
 
 
 def test_conversions_of_types_are_noted(tmp_path, capsys) -> None:
@@ -122,3 +131,63 @@ def test_sketches() -> None:
     assert len(lines) == 4
     assert lines[0][-1] == "█"
     assert lines[-1][0] == " "
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options"),
+    [
+        ({"inputs": (20, 8, 8), "params": (20, 3), "temp": (20, 8, 8)}, "--a inputs --u temp --dims sample,x,y"),
+        ({"a": (20, 2, 16), "u": (20, 16)}, "--a a --u u --dims sample,channel,x:sample,x"),
+        ({"a": (20, 16, 2), "u": (20, 16)}, "--a a --u u --dims sample,x,channel:sample,x"),
+        ({"a": (20, 2, 16), "u": (20, 3, 16)}, "--a a --u u --dims sample,channel,x"),
+        ({"a": (20, 8, 8, 2), "u": (20, 8, 8, 3)}, "--a a --u u --dims sample,x,y,channel"),
+        ({"a": (20, 2, 16), "u": (20, 2, 16)}, "--a a --u u --dims sample,channel,x"),
+        ({"a": (20, 8, 9), "u": (20, 8, 9)}, "--a a --u u --dims sample,x,y"),
+    ],
+)
+def test_the_printed_command_opens_the_file(arrays, options, tmp_path, capsys) -> None:
+    """With and without the names, the same dimensions are suggested."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", **{name: rng.standard_normal(shape) for name, shape in arrays.items()})
+    assert f"d.npz {options} --out" in output(capsys, f"inspect {tmp_path / 'd.npz'}")
+    names = options.split(" --dims")[0]
+    assert f"d.npz {options} --out" in output(capsys, f"inspect {tmp_path / 'd.npz'} {names}")
+    selection = options.replace("--", "").split()
+    pdno.open(tmp_path / "d.npz", **dict(zip(selection[::2], selection[1::2], strict=True)))
+
+
+@pytest.mark.parametrize(("place", "typed"), [("u", ""), ("u", "--mask nan"), ("a", "")])
+def test_missing_values_are_in_the_printed_command(place, typed, tmp_path, capsys) -> None:
+    arrays = {name: np.random.default_rng(0).standard_normal((20, 8)) for name in "au"}
+    arrays[place][3, 4] = np.nan
+    np.savez(tmp_path / "d.npz", **arrays)
+    said = output(capsys, f"inspect {tmp_path / 'd.npz'} {typed}")
+    assert ("--a a --u u --mask nan --out" in said) == ("a='a', u='u', mask='nan'" in said) == (place == "u")
+    assert ("Correct these values first" in said) == (place == "a")
+
+
+@pytest.mark.parametrize(("counts", "words"), [((1, 1), "only one sample"), ((20, 15), "numbers of samples differ")])
+def test_files_without_pairs_are_explained(counts, words, tmp_path, capsys, refused) -> None:
+    np.savez(tmp_path / "d.npz", a=np.ones((counts[0], 8)), u=np.ones((counts[1], 8)))
+    said = output(capsys, f"inspect {tmp_path / 'd.npz'}")
+    error = refused("train d.npz --out run")
+    for text in (said, error):
+        assert words in text
+        assert "--a, --u and --dims" in text
+
+
+def test_the_format_of_the_picture_is_checked_first(tmp_path, refused) -> None:
+    np.savez(tmp_path / "d.npz", a=np.ones((4, 8)), u=np.ones((4, 8)))
+    assert "'.xyz' is not a format of pictures" in refused("inspect d.npz --plot x.xyz")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminals_that_are_not_utf_8(encoding, tmp_path, monkeypatch) -> None:
+    np.savez(tmp_path / "d.npz", a=np.eye(8), u=np.eye(8))
+    buffer = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(buffer, encoding=encoding))
+    with pytest.raises(SystemExit) as stop:
+        main(["inspect", str(tmp_path / "d.npz")])
+    sys.stdout.flush()
+    assert stop.value.code == 0
+    assert "pdno train" in buffer.getvalue().decode(encoding)

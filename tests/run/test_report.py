@@ -158,7 +158,7 @@ def test_many_channels_and_odd_names(tmp_path, monkeypatch, capsys, no_pictures)
     printed = capsys.readouterr().out
     assert "x[red]y z" in printed
     assert "Next:  pdno report 'r t'" in printed
-    assert read(render(Path("r t"))).tags.count("figure") == 14
+    assert read(render(Path("r t"))).tags.count("figure") == 13
 
 
 def test_report_of_a_deterministic_baseline(tmp_path, monkeypatch, capsys, no_pictures) -> None:
@@ -174,6 +174,18 @@ def test_report_of_a_deterministic_baseline(tmp_path, monkeypatch, capsys, no_pi
     assert read(render(Path("run"))).tags.count("figure") == 3 + 3 + 2 + 1
     output(capsys, "predict run --members 2 --out p.zarr")
     assert "lower_0.9" in xr.open_zarr("p.zarr", consolidated=False, chunks=None)
+
+
+def test_a_report_on_constant_outputs(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("d.npz", a=np.random.default_rng(0).standard_normal((30, 16)), u=np.ones((30, 16)))
+    output(capsys, "train d.npz --preset linear --out run")
+    output(capsys, "report run")
+    assert "Power spectra" not in read(Path("run/report.html").read_text(encoding="utf-8")).text
+
+
+def test_a_report_has_the_suffix_of_its_format(run, refused) -> None:
+    assert "call it r.html" in refused("report run --out r.pdf")
 
 
 def test_captions_of_losses(tmp_path) -> None:

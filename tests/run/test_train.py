@@ -294,7 +294,14 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
         ("train d.npz --out run --budget soon", "budget 'soon' is not a time"),
         ("train d.npz --out run --validation 0.95", "must sum to less than 1"),
         ("train d.npz --out run --precision 16", "precision '16' is unknown"),
+        ("train nothing.npz --out run --device tpu", "device 'tpu' is unknown"),
+        ("train nothing.npz --out run --grid foo", "grid kind 'foo' is unknown"),
+        ("train d.npz --out run --set model.budget=-1", "model.budget = -1 is wrong: input should be greater than 0"),
+        ("train d.npz --out run --set model.budget=nan --preset linear", "input should be a finite number"),
+        ("train d.npz --out run --set reverse.mix=7 --preset linear", "input should be less than or equal to 1"),
+        ("train d.npz --out run --budget 1s --budget 2s", "--budget was given 2 times; give it once"),
         ("train d.npz", "--out"),
+        ("predict RUN --out p.csv", "call it p.zarr"),
         ("predict RUN --out taken.zarr", "taken.zarr exists already and is never overwritten"),
         ("predict RUN nothing.npz --out p.zarr", "nothing.npz does not exist"),
         ("predict nothing --out p.zarr", "nothing does not exist"),
@@ -329,6 +336,12 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, words, done, refuse
     assert words in refused(arguments.replace("RUN", str(done / "run")))
     assert {path.name for path in Path().iterdir()} - {"run"} == before
     assert not list(Path("run").glob("*"))
+
+
+def test_a_device_that_is_not_there_is_refused_before_training(refused, monkeypatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    np.savez("d.npz", a=np.eye(16), u=np.eye(16))
+    assert "no device 'cuda' that torch can use" in refused("train d.npz --preset linear --device cuda --out run")
 
 
 def test_a_folder_that_cannot_be_written(done, refused, monkeypatch) -> None:

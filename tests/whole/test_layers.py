@@ -122,7 +122,7 @@ def test_the_package_can_be_surveyed() -> None:
 
 def test_the_check_sees_imports(tmp_path: Path) -> None:
     assert {"errors.py", "field.py", "grid.py", "equation/base.py"} <= imported_files("equation/darcy.py")
-    assert {"data/generate.py", "work/engine.py", "run/config.py"} <= imported_files("cli.py")
+    assert {"data/generate.py", "work/engine.py", "run/train.py"} <= imported_files("cli.py")
     for path in ("cli.py", "plot/__init__.py", "field.py", "data/__init__.py", "data/open.py", "data/pairs.py"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
