@@ -43,6 +43,7 @@ __all__ = [
     "generate",
     "grid",
     "learning",
+    "learning_curve",
     "load",
     "mean",
     "metrics",
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from .grid import Grid
     from .learning.settings import Training
     from .model import baseline
+    from .model.design.curve import learning_curve
     from .model.design.suggest import suggest
     from .model.operator import PDNO
     from .model.saving import load
@@ -112,6 +114,7 @@ _HOME = {  # modules of the names that are not modules
     "UserError": "errors",
     "evaluate": "evaluation.scoring",
     "generate": "data.generate",
+    "learning_curve": "model.design.curve",
     "load": "model.saving",
     "open": "data.open",
     "suggest": "model.design.suggest",

@@ -34,7 +34,9 @@ class Region:
     error: float
 
 
-def low_coverage_range(inside: Mask, values: Floats, level: float, quantity: str, mask: Mask | None = None) -> Region | None:
+def low_coverage_range(
+    inside: Mask, values: Floats, level: float, quantity: str, mask: Mask | None = None, tests: int = 1
+) -> Region | None:
     """Find the range of predicted values with the lowest coverage.
 
     Args:
@@ -43,6 +45,7 @@ def low_coverage_range(inside: Mask, values: Floats, level: float, quantity: str
         level: nominal level of the intervals.
         quantity: name of the values in the description.
         mask: True where u is observed.
+        tests: number of quantities that are tested, which share the false-positive rate.
 
     Returns:
         None if no range has significantly low coverage.
@@ -55,7 +58,7 @@ def low_coverage_range(inside: Mask, values: Floats, level: float, quantity: str
     edges = np.quantile(values[observed], np.linspace(0, 1, RANGES + 1), method="inverted_cdf")
     inner = np.unique(edges[1:-1])
     part = np.searchsorted(inner, values)  # (edge_k−1, edge_k]
-    k, coverage = _lowest(inside, part, observed, len(inner) + 1, level)
+    k, coverage = _lowest(inside, part, observed, len(inner) + 1, level, tests)
     if coverage is None:
         return None
     low, high = (f"{inner[i]:.3g}" if 0 <= i < len(inner) else "" for i in (k - 1, k))
@@ -90,7 +93,9 @@ def low_coverage_region(inside: Mask, axes: Mapping[str, Floats], level: float, 
     return Region("for " + " and ".join(f"{name} from {low:.3g} to {high:.3g}" for name, low, high in ends), *coverage)
 
 
-def _lowest(inside: Mask, part: Ints, observed: Mask, count: int, level: float) -> tuple[int, tuple[float, float] | None]:
+def _lowest(
+    inside: Mask, part: Ints, observed: Mask, count: int, level: float, tests: int = 1
+) -> tuple[int, tuple[float, float] | None]:
     """Return the number of the part with the lowest coverage, and its coverage with standard error; None if not significant."""
     n = len(inside)
     if n < MIN_SAMPLES:
@@ -102,7 +107,7 @@ def _lowest(inside: Mask, part: Ints, observed: Mask, count: int, level: float) 
     coverage = covered.sum(axis=0) / np.maximum(total, 1)
     error = np.sqrt(n / (n - 1) * np.square(covered - coverage * points).sum(axis=0)) / np.maximum(total, 1)
     deficit = level - coverage
-    low = (total > 0) & (deficit > MARGIN) & (deficit > student.isf(ALPHA / count, (n - 1) / 2) * error)
+    low = (total > 0) & (deficit > MARGIN) & (deficit > student.isf(ALPHA / count / tests, (n - 1) / 2) * error)
     if not low.any():
         return 0, None
     k = int(np.where(low, coverage, np.inf).argmin())

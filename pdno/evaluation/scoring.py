@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import Array, Floats
+from .._typing import Array, Floats, Mask
 from ..data.arrays import check_finite
 from ..data.pairs import Dataset, Pairs
 from ..data.split import some_rows
@@ -28,6 +28,7 @@ from .calibration import Curve, Diagnosis, Histogram, SpreadSkill, coverage, dia
 from .conformal import Conformal
 from .density import recovered
 from .ensemble import FUNCTIONAL_LEVEL, LEVELS, SHOWN_MEMBERS, EnsembleSummary, Forecaster, observations, summarise
+from .input_coverage import input_coverage, member_decile
 from .low_coverage import Region, low_coverage_range, low_coverage_region
 from .metrics import mean_std, mrle, mstd, nll, relative_residual, rmse, spectral_distance, spectrum
 from .ranks import FUNCTIONALS
@@ -247,9 +248,13 @@ def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> d
     scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
     inside = np.abs(e.pit - 0.5) <= LEVEL / 2
     present = np.ones(inside.shape, dtype=bool) if mask is None else mask
+    single = {f"coverage_90_{name}": score for name, score in input_coverage(inside, mask).items()}
+    if single:
+        scores |= single | {"coverage_90_lowest_decile_members": member_decile(e.shown, *e.interval(LEVEL), mask)}
     counts = np.where(present.any(axis=0), present.sum(axis=0), np.nan)
     coverage_map = np.where(present, inside, 0).sum(axis=0) / counts
     regions = (
+        *_parameter_ranges(inside, test, present),
         low_coverage_region(inside, _axes(test), LEVEL, present),
         low_coverage_range(inside, e.mean, LEVEL, "the prediction is", present),  # not by spread, which is small also by chance
     )
@@ -265,6 +270,14 @@ def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> d
         "coverage_map": coverage_map,
         "low_coverage": tuple(sorted((r for r in regions if r is not None), key=lambda r: r.coverage)),
     }
+
+
+def _parameter_ranges(inside: Mask, test: Pairs, present: Mask) -> list[Region | None]:
+    """Return the range of each parameter with significantly low coverage."""
+    scalars = np.empty((len(test), 0)) if test.scalars is None else test.scalars
+    fields = [np.broadcast_to(p.reshape(-1, *(1,) * (inside.ndim - 1)), inside.shape) for p in scalars.T]
+    named = zip(test.parameters, fields, strict=True)
+    return [low_coverage_range(inside, p, LEVEL, f"{name} is", present, len(fields)) for name, p in named]
 
 
 def _conformal(

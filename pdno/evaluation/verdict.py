@@ -33,6 +33,7 @@ LIMITATIONS = "Limitations"
 
 GOOD_DEVIATION = 0.03  # of the coverage of 90 % intervals from its nominal level
 FAIR_DEVIATION = 0.08  # likewise
+LOW_DECILE = 0.6  # of the coverage of single inputs, below which it is reported as a defect
 SIGNIFICANT = 2.6  # standard errors: exceeded with probability 0.01
 STRONG_COMPONENT = 0.15  # smallest component of ranks of whole fields that is reported, however significant
 LOST_CORRELATION = 0.15  # smallest difference between correlations of errors and of members that is reported
@@ -160,6 +161,8 @@ def _calibration(e: Evaluation) -> Statement:
         "fair": f"The intervals are somewhat too {direction}: {coverage}.",
         "poor": f"The intervals are too {direction}: {coverage}.",
     }[grade]
+    if _unequal(e) and grade == "good":
+        grade, headline = "fair", f"The intervals are calibrated on average ({coverage}), but not for every input."
     wholes = [
         WHOLE_FIELD_WORDS[name, finding]
         for name, d in e.diagnoses.items()
@@ -168,12 +171,33 @@ def _calibration(e: Evaluation) -> Statement:
     ]
     if wholes and grade == "good":
         grade, headline = "fair", f"The intervals are calibrated at points ({coverage}), but not for whole fields."
-    text = _tested(e.diagnoses["points"])
+    text = _tested(e.diagnoses["points"]) + _by_input(e)
     if wholes:
         text += f" For whole fields, {'; '.join(wholes)}."
     if grade != "good":
         text += _conformal(e)
     return Statement(CALIBRATION, grade, headline, text)
+
+
+def _by_input(e: Evaluation) -> str:
+    """Describe the coverage of single inputs."""
+    if "coverage_90_worst" not in e.scores:
+        return ""
+    low, members, *others = (
+        e.scores[f"coverage_90_{name}"] for name in ("lowest_decile", "lowest_decile_members", "median", "worst")
+    )
+    return (
+        f" Coverage of single inputs: median {percent(others[0].value)}, lowest decile {percent(low.value)} (of members of the "
+        f"model: {percent(members.value)}), worst {percent(others[1].value)}."
+    )
+
+
+def _unequal(e: Evaluation) -> bool:
+    """Return whether the lowest decile of the coverage of single inputs is lower than the model's own members have it."""
+    low, members = (e.scores.get(f"coverage_90_lowest_decile{name}") for name in ("", "_members"))
+    if low is None or members is None:
+        return False
+    return low.value < LOW_DECILE and members.value - low.value > max(FAIR_DEVIATION, SIGNIFICANT * low.error)
 
 
 def _tested(d: Diagnosis) -> str:

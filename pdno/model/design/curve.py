@@ -1,0 +1,185 @@
+r"""How many more runs? The error of the mean model against the number of runs it is trained on, and its extrapolation.
+
+    e(n)² = c² + b² n^(−2α),        α ≥ 0.1,        b, c ≥ 0,
+
+where e(n)² is the mean squared error of refits on n of the runs, on the other runs. The floor c is what no number of runs will
+remove: noise, and what the mean model cannot represent. b² and c² are fitted by non-negative least squares of relative errors
+for each α of a grid, and the best α is taken. Standard errors are those of fits to resampled repetitions (bootstrap).
+"""
+
+import time
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import minimize_scalar, nnls
+
+from ..._typing import Floats, Ints
+from ...data.pairs import Dataset, Pairs
+from ...draw import generator
+from ...errors import UserError
+from ...learning.budget import Terms
+from ...mean.base import Mean
+from ...mean.constant import Constant
+from ...mean.kernel.kernel import Kernel
+from ...mean.linear.linear import Linear
+from ...mean.process.process import Process
+from ..surrogate import Surrogate
+
+__all__ = ["LearningCurve", "PowerLaw", "fit_power_law", "has_cheap_refits", "learning_curve"]
+
+CHEAP = (Constant, Linear, Kernel, Process)  # means whose training is in closed form, or nearly so
+FRACTIONS = (0.15, 0.25, 0.4, 0.6, 0.8)  # of the runs, that refits are trained on
+FEWEST = 4  # runs that a refit is trained on
+FEWEST_RUNS = 12
+REPETITIONS = 8
+SCORED = 200  # largest number of runs on which a refit is scored
+RESAMPLED = 100  # fits from which standard errors are estimated
+EXPONENTS = np.geomspace(0.1, 2.0, 25)  # α, between which the best is looked for
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """The function e(n); all numbers may be arrays of several fits."""
+
+    floor: Floats
+    factor: Floats
+    exponent: Floats
+
+    def __call__(self, runs: float) -> Floats:
+        """Return e(n)."""
+        return np.asarray(np.sqrt(self.floor**2 + self.factor**2 * float(runs) ** (-2 * self.exponent)))
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Errors of refits, and their extrapolation.
+
+    Args:
+        runs: n of each size of refits, (size,).
+        errors: root mean square error of each refit, (repetition, size), in units of u.
+        trained: number of runs that the model itself was trained on.
+        spread: root mean square deviation of outputs from their average, in units of u.
+        law: e(n).
+        resampled: e(n) of resampled repetitions.
+    """
+
+    runs: Ints
+    errors: Floats
+    trained: int
+    spread: float
+    law: PowerLaw
+    resampled: PowerLaw
+
+    def forecast(self, runs: float) -> tuple[float, float]:
+        """Return e(n) and its standard error."""
+        return float(self.law(runs)), float(np.std(self.resampled(runs)))
+
+    @property
+    def floor(self) -> tuple[float, float]:
+        """The error that no number of runs removes, and its standard error."""
+        return float(self.law.floor), float(np.std(self.resampled.floor))
+
+    def describe(self) -> str:
+        """Return the forecast in a sentence or two, in percent of the spread of outputs."""
+        n = self.trained
+        now, twice, four = (_percent(self.forecast(k * n), self.spread) for k in (1, 2, 4))
+        floor, error = self.floor
+        limit = _percent((floor, error), self.spread)
+        rest = (
+            f"No number of runs will bring it below {limit}."
+            if floor > 2 * error
+            else f"No lower limit was found (at most {100 * (floor + 2 * error) / self.spread:.2g} %)."
+        )
+        return (
+            f"The error of the mean, relative to the spread of outputs, is {now} with {n} runs; {twice} is expected with twice "
+            f"as many, and {four} with four times as many. {rest}"
+        )
+
+
+def _percent(pair: tuple[float, float], spread: float) -> str:
+    return f"{100 * pair[0] / spread:.2g} ± {100 * pair[1] / spread:.1g} %"
+
+
+def has_cheap_refits(mean: Mean) -> bool:
+    """Return whether a mean can be refitted in seconds: it contains no network and no solver."""
+    return all(isinstance(leaf, CHEAP) for leaf in mean.leaves())
+
+
+def learning_curve(
+    model: Surrogate, data: Dataset | Pairs, *, repetitions: int = REPETITIONS, seconds: float = 60.0, seed: int = 0
+) -> LearningCurve:
+    """Refit the mean of a model on parts of its runs, and extrapolate the error.
+
+    Args:
+        model: a trained one whose mean is in closed form: constant, linear, kernel or process.
+        data: the runs; of a Dataset, those of training and validation.
+        repetitions: number of random parts of each size; fewer if the time is over.
+        seconds: time limit, checked after each repetition.
+        seed: of the parts.
+
+    Raises:
+        UserError: if the mean is a network or a solver, or there are too few runs.
+    """
+    mean, pairs = model.fitted.mean, _pooled(data)
+    if not has_cheap_refits(mean):
+        raise UserError(f"a learning curve needs many refits, for which the mean {mean.name!r} is too costly; use another one")
+    labels = pairs.labels()
+    independent = int(labels.max(initial=-1)) + 1
+    if independent < FEWEST_RUNS:
+        raise UserError(f"{independent} different runs are too few for a learning curve; expected at least {FEWEST_RUNS}")
+    sizes = np.unique([max(FEWEST, round(fraction * independent)) for fraction in FRACTIONS])
+    begin, errors = time.monotonic(), []
+    for repetition in range(repetitions):
+        order = generator(seed, "learning curve", repetition).permutation(independent)
+        errors.append([_error(mean, pairs, labels, order, n, seed) for n in sizes])
+        if time.monotonic() - begin > seconds * (repetition + 1) / (repetition + 2):
+            break
+    squares = np.square(errors)
+    law = fit_power_law(sizes, squares.mean(axis=0))
+    rows = generator(seed, "learning curve", -1).integers(len(errors), size=(RESAMPLED, len(errors)))
+    fits = [fit_power_law(sizes, squares[row].mean(axis=0)) for row in rows]
+    several = PowerLaw(*(np.array([getattr(fit, name) for fit in fits]) for name in ("floor", "factor", "exponent")))
+    u = pairs.filled
+    trained = int(model.provenance.get("pairs", len(pairs)))
+    return LearningCurve(sizes, np.array(errors), trained, float(np.sqrt(np.square(u - u.mean(axis=0)).mean())), law, several)
+
+
+def fit_power_law(runs: Ints, squares: Floats) -> PowerLaw:
+    """Fit e(n)² to mean squared errors.
+
+    >>> law = fit_power_law(np.array([10, 20, 40, 80]), 0.09 + 4 / np.array([10, 20, 40, 80]))
+    >>> round(float(law.floor), 2), round(float(law(160)), 3)
+    (0.3, 0.339)
+    """
+    if not squares.all():  # no error at all
+        return PowerLaw(np.zeros(()), np.zeros(()), np.ones(()))
+
+    def solved(exponent: float) -> tuple[Floats, float]:
+        power = (runs / runs[0]) ** (-2.0 * exponent)
+        solution, residual = nnls(np.stack([np.ones(len(runs)), power], axis=1) / squares[:, None], np.ones(len(runs)))
+        return solution, float(residual)
+
+    best = int(np.argmin([solved(exponent)[1] for exponent in EXPONENTS]))
+    bounds = EXPONENTS[max(best - 1, 0)], EXPONENTS[min(best + 1, len(EXPONENTS) - 1)]
+    exponent = float(minimize_scalar(lambda x: solved(x)[1], bounds=bounds, method="bounded", options={"xatol": 1e-5}).x)
+    floor, factor = np.sqrt(solved(exponent)[0])
+    return PowerLaw(floor, factor * float(runs[0]) ** exponent, np.array(exponent))
+
+
+def _error(mean: Mean, pairs: Pairs, labels: Ints, order: Ints, runs: int, seed: int) -> float:
+    """Return the root mean square error of a refit on the first labels of an order, on pairs of the others."""
+    kept = np.isin(labels, order[:runs])
+    rest = pairs[np.flatnonzero(~kept)[:SCORED]]
+    copy = deepcopy(mean).learn(pairs[np.flatnonzero(kept)], None, Terms(seed, progress=False))
+    squares = np.square(rest.filled - copy(rest.a, rest.scalars))
+    return float(np.sqrt(squares.mean() if rest.mask is None else squares[rest.mask].mean()))
+
+
+def _pooled(data: Dataset | Pairs) -> Pairs:
+    """Return all pairs that may be trained on."""
+    if isinstance(data, Pairs):
+        return data
+    parts = [part.xarray for part in (data.train, data.validation) if part]
+    return Pairs(parts[0] if len(parts) == 1 else xr.concat(parts, "sample", data_vars="minimal", join="override"))

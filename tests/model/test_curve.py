@@ -1,0 +1,67 @@
+"""Learning curves: the extrapolated law is that of errors with a known one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pdno
+from pdno.model.design.curve import PowerLaw, fit_power_law
+
+SIZES = np.array([8, 15, 30, 60])
+
+
+@pytest.mark.parametrize("law", [PowerLaw(0.3, 2.0, 0.5), PowerLaw(0.0, 2.0, 1.0), PowerLaw(0.5, 0.0, 0.7)])
+def test_a_power_law_with_a_floor_is_recovered(law) -> None:
+    found = fit_power_law(SIZES, np.array([law(n) ** 2 for n in SIZES]))
+    np.testing.assert_allclose(found.floor, law.floor, atol=0.01)
+    np.testing.assert_allclose([found(n) for n in (120, 240)], [law(n) for n in (120, 240)], rtol=0.01)
+
+
+def test_the_error_of_an_average_is_that_of_noise_and_of_its_mean() -> None:
+    """The average of n fields of noise of size σ has the error e² = σ² (1 + 1/n) for a new one."""
+    u = 2 * np.random.default_rng(0).normal(size=(100, 4000))
+    model = pdno.baseline.Deterministic("constant").fit(np.zeros((100, 4000)), u, validation=0)
+    curve = pdno.learning_curve(model, pdno.Pairs.of(np.zeros((100, 4000)), u, group=np.arange(100)), repetitions=6)
+    exact = 2 * np.sqrt(1 + 1 / curve.runs)
+    np.testing.assert_allclose(np.sqrt(np.square(curve.errors).mean(axis=0)), exact, rtol=0.005)
+    for value, expected in (
+        (curve.forecast(200), 2 * np.sqrt(1 + 1 / 200)),
+        (curve.forecast(400), 2 * np.sqrt(1 + 1 / 400)),
+        (curve.floor, 2.0),
+    ):
+        np.testing.assert_allclose(value[0], expected, rtol=0.02)
+        assert value[1] < 0.05
+    assert "No number of runs will bring it below 1" in curve.describe()  # about 100 % of the spread of outputs
+
+
+def test_data_without_noise_have_no_floor() -> None:
+    x = np.random.default_rng(0).random((40, 1))
+    u = np.abs(x - 0.4) + np.zeros((40, 8))
+    model = pdno.baseline.Deterministic("process").fit(None, u, scalars=x, validation=0)
+    curve = pdno.learning_curve(model, pdno.Pairs.of(np.zeros((40, 8)), u, scalars=x), repetitions=3)
+    assert curve.floor[0] < curve.forecast(40)[0] / 2
+    assert curve.forecast(80)[0] < 0.8 * curve.forecast(40)[0]
+    assert "No lower limit was found" in curve.describe()
+
+
+def test_validation_pairs_are_used_and_groups_stay_together() -> None:
+    """With each input observed twice, the error is that of other inputs, not zero."""
+    x = np.repeat(np.random.default_rng(0).random((30, 1)), 2, axis=0)
+    noise = np.repeat(np.random.default_rng(1).normal(size=(30, 5)), 2, axis=0)
+    pairs = pdno.Pairs.of(np.zeros((60, 5)), noise, scalars=x)
+    data = pdno.Dataset(pairs, pairs[:0], {"name": "pairs"}).split(0.2, 0.0)
+    model = pdno.baseline.Deterministic("process").learn(data.train, None)
+    curve = pdno.learning_curve(model, data, repetitions=1)
+    assert curve.runs[-1] == 24  # of 30 different inputs
+    assert curve.errors.min() > 0.5
+
+
+def test_costly_means_and_few_runs_are_refused() -> None:
+    x = np.random.default_rng(0).random((10, 6))
+    model = pdno.baseline.Deterministic("linear").fit(x, x, validation=0)
+    with pytest.raises(pdno.UserError, match="10 different runs are too few"):
+        pdno.learning_curve(model, pdno.Pairs.of(x, x))
+    model.law = replace(model.law, mean=pdno.mean.mean_of("fno"))
+    with pytest.raises(pdno.UserError, match="the mean 'network' is too costly"):
+        pdno.learning_curve(model, pdno.Pairs.of(x, x))
