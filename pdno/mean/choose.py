@@ -44,8 +44,9 @@ from .linear.linear import Linear
 from .mesh import coarsest
 from .network import Network
 from .noise import noise_share
+from .process.process import Process
 
-__all__ = ["CANDIDATES", "MeanSelection", "choose_mean"]
+__all__ = ["CANDIDATES", "EXACT", "MeanSelection", "choose_mean"]
 
 EXACT = 1e-6  # error, relative to the spread of u, below which nothing is left to learn
 KERNEL_FRACTION = 0.2  # of the time, for the kernel
@@ -161,6 +162,8 @@ class MeanSelection:
         if (reason := self.finished(held_out)) is not None:
             return reason
         self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
+        if Process.suits(self.pairs):
+            self.closed_form("process", Process(), KERNEL_FRACTION)
         return self.finished(held_out) or self.screen_networks()
 
     def noise_share(self) -> float:

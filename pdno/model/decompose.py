@@ -21,7 +21,7 @@ from ..errors import UserError
 from ..evaluation.bands import enlarged
 from ..evaluation.principal import leading
 from ..learning.budget import Terms
-from ..mean.base import Mean, out_of_fold
+from ..mean.base import Components, Componentwise, Mean, out_of_fold
 from ..mean.choice import Choice
 from ..residual.law import MeanResiduals, Residuals
 from ..residual.sizes import root_mean_square
@@ -69,15 +69,20 @@ def decompose(
     if not mean.cheap_folds and not held_out:
         raise UserError("a network mean needs validation pairs to estimate the residual scale; got none, pass validation=0.1")
 
-    def residuals(some: Pairs, values: Array) -> Residuals:
+    def residuals(some: Pairs, values: Array, components: Components | None = None) -> Residuals:
         prediction, values = None, _without_rounding(values, some)
         if some.mask is not None:  # where u is missing, m(a) is not u − residual
             prediction = np.where(some.mask, some.u - values, mean(some.a, some.scalars))
-        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction)
+        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction, components)
 
-    validation = residuals(held_out, _residual(mean, held_out, choice.held_out)) if held_out else None
+    own = mean if isinstance(mean, Componentwise) else None
+    validation = None
+    if held_out:
+        posterior = None if own is None else own.components(held_out.a, held_out.scalars)
+        validation = residuals(held_out, _residual(mean, held_out, choice.held_out), posterior)
     if mean.cheap_folds and len(np.unique(pairs.labels())) > 1:
-        train = residuals(pairs, _out_of_fold(choice, pairs, seed))
+        left_out = _out_of_fold(choice, pairs, seed)
+        train = residuals(pairs, left_out, None if own is None else own.left_out_components())
         if choice.completed is not None and validation is not None:  # other pairs were completed by what all pairs showed
             sizes = [root_mean_square(each.values, each.mask) for each in (train, validation)]
             train = _scaled(train, np.maximum(*sizes))

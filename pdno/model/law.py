@@ -20,7 +20,7 @@ from ..data.support import Support
 from ..errors import UserError
 from ..evaluation.novelty import Novelty
 from ..learning.network import device_of
-from ..mean.base import AnyGrid, Mean, Posterior
+from ..mean.base import AnyGrid, Componentwise, Mean, Posterior
 from ..mean.base import named_state as named_mean
 from ..mean.choice import Trial
 from ..residual.law import Inputs, ResidualLaw, Rows
@@ -162,9 +162,12 @@ class Given:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The inputs with m(a), on the grid of training."""
+        """The inputs with m(a), on the grid of training, and with the posterior of the mean if the law uses it."""
         a = self.a if self.law.mesh is None else self.law.mesh.inputs(self.a)
-        return Inputs(a, self.law.mean(a, self.scalars), self.scalars)
+        mean, components = self.law.mean, None
+        if self.law.residual.uses_components and isinstance(mean, Componentwise):
+            components = mean.components(a, self.scalars)
+        return Inputs(a, mean(a, self.scalars), self.scalars, components)
 
     @cached_property
     def centre(self) -> Array:

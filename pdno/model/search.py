@@ -7,7 +7,8 @@ If the law that is best after its screening models randomness that a whole field
 (`pdno.mean.noise`), this limits the prediction, not the mean: the mean is trained again without it (`pdno.model.effects`), and
 the law gets the rest of the time. If there is less noise, or the law has a scale field, mean and law share the time. Otherwise
 the mean gets most of it, before any law is tried if there is hardly any noise. Where one of the two is given by the user, the
-other one is selected alone.
+other one is selected alone. With few runs of few parameters, both are selected by cross-validation (`pdno.mean.crossed`), and
+held-out pairs are trained on as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import xarray as xr
+
 from ..data.pairs import Pairs
+from ..data.selection import SAMPLE
 from ..data.spaces import Spaces
 from ..learning.budget import Terms
 from ..mean.base import Mean
 from ..mean.choice import Choice
 from ..mean.choose import MeanSelection, choose_mean
+from ..mean.crossed import cross_validated, suits
 from ..residual.candidates import candidates
 from ..residual.choose import LawChoice, LawSelection, choose_law
 from ..residual.diffused import Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import MeanResiduals, ResidualLaw
+from ..residual.posterior import PosteriorLaw
 from ..residual.scaled import Scaled
 from ..symmetry import Symmetry
 from ..work.engine import is_first
@@ -79,6 +85,8 @@ class Search:
             shared: symmetries and kinds of axes, for all means.
             plan: what two runs must share for one to resume with the mean of the other.
         """
+        if mean == law == "auto" and (few := self._joined()) is not None:
+            return few._crossed(shared, plan)
         terms, choice = self.terms, self._resumed(plan)
         if choice is None and mean == law == "auto" and self.held_out:
             return self._both(self.held_out, shared, plan)
@@ -90,6 +98,22 @@ class Search:
             selected = self._laws(residuals).only(choice.law)
         else:
             selected = choose_law(law, residuals, self.gaussian, self.diffused, terms)
+        return choice, replace(selected, summary=[*selected.summary, *remarks])
+
+    def _joined(self) -> "Search | None":
+        """Return the search with no held-out pairs, which are trained on as well, if there are few runs with few parameters."""
+        parts = [part.xarray for part in (self.pairs, self.held_out) if part is not None]
+        if len({tuple(sorted(map(str, part.data_vars))) for part in parts}) > 1:
+            return None
+        pairs = Pairs(xr.concat(parts, SAMPLE))
+        return replace(self, pairs=pairs, held_out=None) if suits(pairs) else None
+
+    def _crossed(self, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:
+        """Select mean and law by cross-validation."""
+        choice = self._resumed(plan) or self._kept(cross_validated(self.pairs, self.terms, shared), plan)
+        residuals, remarks = self._decomposed(choice)
+        law = "auto" if residuals.train.components is None or choice.exact else PosteriorLaw.name
+        selected = choose_law(law, residuals, self.gaussian, self.diffused, self.terms)
         return choice, replace(selected, summary=[*selected.summary, *remarks])
 
     def _both(self, held_out: Pairs, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:

@@ -8,6 +8,7 @@ from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
 from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, normals
+from .posterior import PosteriorLaw
 from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
@@ -22,6 +23,7 @@ __all__ = [
     "Expectation",
     "Gaussian",
     "Inputs",
+    "PosteriorLaw",
     "Resampled",
     "ResidualLaw",
     "Residuals",

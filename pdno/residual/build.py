@@ -12,6 +12,7 @@ from .diffused import Diffused
 from .exact import Exact
 from .gaussian import Gaussian
 from .law import ResidualLaw
+from .posterior import PosteriorLaw
 from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
@@ -19,7 +20,7 @@ from .statistics import Statistics
 __all__ = ["LAWS", "check_law_name", "law_from_state"]
 
 LAWS: dict[str, type[Any]] = {
-    law.name: law for law in (Exact, Gaussian, Resampled, Copula, Censored, Scaled, Statistics, Diffused)
+    law.name: law for law in (Exact, Gaussian, PosteriorLaw, Resampled, Copula, Censored, Scaled, Statistics, Diffused)
 }
 
 

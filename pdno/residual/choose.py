@@ -30,6 +30,7 @@ from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
 from .law import MeanResiduals, ResidualLaw, Tunable
+from .posterior import PosteriorLaw
 from .resampled import Resampled
 from .scaled import Scaled
 from .score import Units
@@ -38,7 +39,7 @@ from .statistics import Statistics
 __all__ = ["LawChoice", "LawSelection", "choose_law"]
 
 FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
-SIMPLE = (Resampled.name, Copula.name, Censored.name)  # laws without a network, beside the Gaussian one
+SIMPLE = (PosteriorLaw.name, Resampled.name, Copula.name, Censored.name)  # laws without a network, beside the Gaussian one
 FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
@@ -154,6 +155,8 @@ class LawSelection:
         if not self.residuals.exact and self.residuals.representative:
             if self.residuals.measured is self.residuals.train:
                 self._train(Resampled.name, lambda gaussian: Resampled(), self.terms)
+                if self.residuals.train.components is not None:
+                    self._train(PosteriorLaw.name, lambda gaussian: PosteriorLaw(), self.terms)
             if len(self.residuals.train) >= FEWEST_FOR_VALUES:
                 self._train(Copula.name, lambda gaussian: Copula(), self.terms)
                 if Censored.applies(self.residuals.train):
@@ -256,7 +259,7 @@ class LawSelection:
     def _cross(self) -> None:
         """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
         train, held_out = self.residuals.train, self.residuals.held_out
-        if held_out is None or len(held_out) >= ENOUGH_HELD_OUT or train.values.size > MOST_CROSSED:
+        if (held_out is not None and len(held_out) >= ENOUGH_HELD_OUT) or train.values.size > MOST_CROSSED:
             return
         if len(np.unique(train.pairs.labels())) < FOLDS:
             return

@@ -20,6 +20,7 @@ from ..diffusion.reverse import Reverse
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..learning.network import NetworkOnPairs
+from ..mean.base import Components
 from ..symmetry import Symmetry
 from ..work.state import State
 from .score import Units, scores
@@ -51,11 +52,13 @@ class Inputs:
         a: (sample, channel, *grid).
         mean: m(a), (sample, channel, *grid).
         scalars: (sample, parameter).
+        components: posterior of the mean, if it has one and the law uses it.
     """
 
     a: Array
     mean: Array
     scalars: Array | None = None
+    components: Components | None = None
     _computed: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -96,6 +99,7 @@ class Residuals:
         elements: of the group of symmetries, which act on residuals linearly; empty for none.
         periodic: whether each axis of the grid is periodic.
         prediction: m(a), (sample, channel, *grid); default: u − values, and 0 where u is missing.
+        components: posterior of the mean, out of fold for training pairs; None if it has none.
     """
 
     pairs: Pairs
@@ -103,13 +107,15 @@ class Residuals:
     elements: Sequence[Symmetry] = ()
     periodic: tuple[bool, ...] = ()
     prediction: Array | None = None
+    components: Components | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, rows: slice | Ints) -> "Residuals":
         prediction = None if self.prediction is None else self.prediction[rows]
-        return replace(self, pairs=self.pairs[rows], values=self.values[rows], prediction=prediction)
+        components = None if self.components is None else self.components[rows]
+        return replace(self, pairs=self.pairs[rows], values=self.values[rows], prediction=prediction, components=components)
 
     @property
     def mask(self) -> Array | None:
@@ -130,7 +136,7 @@ class Residuals:
         if mean is None:
             mean = self.pairs.u - self.values
             mean = mean if mask is None else np.where(mask, mean, 0.0)
-        return Inputs(self.pairs.a, mean, self.pairs.scalars)
+        return Inputs(self.pairs.a, mean, self.pairs.scalars, self.components)
 
     def groups(self) -> Ints | None:
         """Return labels of pairs that are not independent: groups, or equal inputs; None if all are independent."""
@@ -183,6 +189,7 @@ class ResidualLaw(ABC):
         evidence: log-likelihood of these numbers less that of a Gaussian, for each held-out pair; None for other laws.
         trains_network: whether `learn` trains a network, for which the pairs of the validation set are too few.
         has_own_size: whether `learn` compares training residuals, which may be in-sample, with held-out ones itself.
+        uses_components: whether draws need the posterior of the mean, `Inputs.components`.
         call_values, call_rows: largest number of values, and of rows, of one call of `draw`.
     """
 
@@ -191,6 +198,7 @@ class ResidualLaw(ABC):
     centred: ClassVar[bool] = False
     trains_network: ClassVar[bool] = False
     has_own_size: ClassVar[bool] = False
+    uses_components: ClassVar[bool] = False
     call_values: ClassVar[int] = 2**17
     call_rows: ClassVar[int] = 512
     std: Array | None = None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._typing import Array
+from ..mean.base import Components
 from ..residual.law import Inputs, ResidualLaw, Residuals, Rows
 from ..work.state import State
 from .common import CASES, NOISE, close, refuses, require, saved_state, synthetic_pairs, terms_of
@@ -13,8 +14,12 @@ __all__ = ["check_law"]
 
 
 def _residuals(seed: int = 0, **case: int) -> Residuals:
+    """Return white noise as residuals of a mean whose posterior has one component, the average of the field."""
     pairs = synthetic_pairs(**case, seed=seed)
-    return Residuals(pairs, NOISE * np.random.default_rng(seed + 100).standard_normal(pairs.u.shape))
+    values = NOISE * np.random.default_rng(seed + 100).standard_normal(pairs.u.shape)
+    ones = np.ones((1, *pairs.u.shape[1:]))
+    components = Components(ones, ones / ones.size, np.full((len(pairs), 1), NOISE / np.sqrt(ones.size)))
+    return Residuals(pairs, values, components=components)
 
 
 def _rows(inputs: int, members: int, seed: int = 0) -> Rows:

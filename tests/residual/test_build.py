@@ -10,6 +10,7 @@ import pytest
 from pdno import Diffusion, Pairs, Schedule, UserError
 from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
+from pdno.mean.base import Components
 from pdno.residual import (
     LAWS,
     Censored,
@@ -18,6 +19,7 @@ from pdno.residual import (
     Exact,
     Gaussian,
     Inputs,
+    PosteriorLaw,
     Resampled,
     ResidualLaw,
     Residuals,
@@ -41,7 +43,12 @@ def residuals(count: int, different_sizes: bool = False, seed: int = 0) -> Resid
     rng = np.random.default_rng(seed)
     a, values = rng.standard_normal((2, count, 1, 16))
     values = np.exp(rng.standard_normal((count, 1, 1))) * values if different_sizes else values
-    return Residuals(Pairs.of(a, a + values), values)
+    return Residuals(Pairs.of(a, a + values), values, components=components(count))
+
+
+def components(count: int) -> Components:
+    ones = np.ones((1, 1, 16))
+    return Components(ones, ones / 16, np.full((count, 1), 0.25))
 
 
 def trained(law: ResidualLaw, different_sizes: bool = False) -> ResidualLaw:
@@ -52,6 +59,7 @@ CASES = {
     "exact": lambda: trained(Exact()),
     "gaussian": lambda: trained(Gaussian("scalar")),
     "gaussian of different sizes": lambda: trained(Gaussian("point"), True),
+    "posterior": lambda: trained(PosteriorLaw()),
     "resampled": lambda: trained(Resampled()),
     "resampled of different sizes": lambda: trained(Resampled(), True),
     "copula": lambda: trained(Copula()),
@@ -78,7 +86,7 @@ def law_of(case: str) -> ResidualLaw:
 
 def drawn(law: ResidualLaw) -> np.ndarray:
     places, members = np.divmod(np.arange(12), 4)
-    return law.draw(Inputs(normal(3, 1, 16), normal(3, 1, 16, seed=1)), Rows(5, places, members, places))
+    return law.draw(Inputs(normal(3, 1, 16), normal(3, 1, 16, seed=1), None, components(3)), Rows(5, places, members, places))
 
 
 @pytest.mark.parametrize("case", CASES)

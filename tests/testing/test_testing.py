@@ -12,7 +12,7 @@ import pdno
 from pdno.diffusion import SAMPLERS, Schedule
 from pdno.mean import Constant, Kernel, Linear, LowFidelity, Network, Process, Sum, mean_from_state
 from pdno.nn import NETWORKS
-from pdno.residual import Censored, Copula, Diffused, Exact, Gaussian, Resampled, Scaled, Statistics
+from pdno.residual import Censored, Copula, Diffused, Exact, Gaussian, PosteriorLaw, Resampled, Scaled, Statistics
 from pdno.testing import CheckFailed, check_law, check_mean, check_model, check_network, check_sampler
 
 LOOP = pdno.Training(updates=2, batch=8)
@@ -37,6 +37,7 @@ MEANS: dict[str, tuple[Any, Any]] = {
 }
 LAWS: dict[str, Any] = {
     "gaussian": Gaussian,
+    "posterior": PosteriorLaw,
     "exact": Exact,
     "resampled": Resampled,
     "copula": Copula,

@@ -94,6 +94,12 @@ class Coordinates:
         varies = scale > ROUNDING * np.abs(scalars).max(axis=0, initial=0.0)
         return cls(centre, np.where(varies, scale, np.inf), Basis.of(a, MOST_INPUTS, enough=INPUT_SHARE))
 
+    @staticmethod
+    def number(a: Floats, scalars: Floats) -> int:
+        """Return how many coordinates explain INPUT_SHARE of the input fields, and scalars that vary."""
+        varies = np.ptp(scalars, axis=0) > ROUNDING * np.abs(scalars).max(axis=0, initial=0.0)
+        return int(varies.sum()) + len(Basis.of(a, len(a), enough=INPUT_SHARE).fields)
+
     def __call__(self, a: Array, scalars: Array) -> Floats:
         """Return (sample, coordinate)."""
         return np.concatenate([(scalars - self.centre) / self.scale, self.basis.numbers(a)], axis=1)

@@ -23,6 +23,7 @@ from ...errors import UserError
 from ...learning.budget import Terms
 from ...work.state import State
 from ..base import Components, Componentwise, Mean, Posterior, checked
+from .components import Coordinates
 from .fitted import Fitted
 from .regression import KERNELS, Hyper, Regression
 
@@ -30,6 +31,7 @@ __all__ = ["Process"]
 
 MOST = 2000  # runs that are trained on
 FEWEST = 3  # runs
+MOST_COORDINATES = 12  # of inputs for which `suits` recommends it
 NESTED = 100  # runs up to which residuals are those of folds
 FOLDS = 20
 
@@ -69,6 +71,14 @@ class Process(Mean, Posterior, Componentwise):
         rows = generator(terms.seed, "process", 0).permutation(len(a))[: self.most]
         self._fitted, self._left_out = Fitted.of(a[rows], u[rows], s[rows]), None
         return self
+
+    @staticmethod
+    def suits(pairs: Pairs) -> bool:
+        """Return whether inputs are a few scalars, with or without a field of few components, and the mask is constant."""
+        if pairs.scalars is None or pairs.mask_varies or not FEWEST <= len(pairs) <= MOST:
+            return False
+        a, _, s = checked(pairs.a, pairs.a, pairs.scalars)
+        return 0 < Coordinates.number(a, s) <= MOST_COORDINATES
 
     def residuals(
         self,
