@@ -26,6 +26,8 @@ def arranged(a: Any, u: Any, scalars: Any, mask: Any, group: Any, dims: str | No
     Raises:
         UserError: if arrays are not real, ambiguous, of different lengths, or NaN outside the mask.
     """
+    if u is None:
+        raise UserError("there are no outputs to train on; call fit(a, u), or fit([(a1, u1), (a2, u2)]) for several grids")
     if scalars is None and np.ndim(a) == 2 and np.ndim(u) > 3 and not _is_field(a, dims):
         a, scalars = None, a
     if is_table(scalars):

@@ -197,6 +197,20 @@ class Reverse:
         """Return the number of sampling steps."""
         return self._subchain(schedule, auto_steps).n_steps
 
+    def require_whole_chain(self, method: str) -> None:
+        """Check that the chain ends at step 0.
+
+        Args:
+            method: name of the method that needs it, for the message.
+
+        Raises:
+            UserError: if it ends at t_start > 0.
+        """
+        if self.t_start:
+            raise UserError(
+                f"{method} needs a chain down to step 0, but this model ends at t_start = {self.t_start}; use t_start=0"
+            )
+
     def evaluations(self, schedule: Schedule, auto_steps: int = AUTO_STEPS) -> int:
         """Return the number of network evaluations per ensemble member."""
         return evaluations_of(self._sampler, self.n_steps(schedule, auto_steps))

@@ -179,6 +179,13 @@ class Given:
             return mean.on_grid(self.a, self.scalars)
         return mesh.mean(self.inputs.mean)
 
+    @cached_property
+    def _drawn_for(self) -> Inputs:
+        """The inputs with m(a) on the grid on which residuals are drawn: that of training, or that of the law."""
+        mesh = self.law.mesh
+        is_direct = mesh is not None and mesh.draws_on_it(self.law.residual)
+        return Inputs(self.a, self.centre, self.scalars) if is_direct else self.inputs
+
     @property
     def mean(self) -> Array | None:
         """The exact mean of u, (sample, channel, *grid); None if it is available only from members."""
@@ -218,14 +225,14 @@ class Given:
             sampling: settings of the residual law, such as steps=20.
         """
         law, total = self.law.residual, len(self.a) * members
-        shapes = self.law.spaces.u_shape, self.inputs.mean.shape[1:]
+        inputs, shapes = self._drawn_for, (self.law.spaces.u_shape, self.inputs.mean.shape[1:])
         size = min(map(law.rows_of_call, shapes)) if chunk is None else positive(chunk, "chunk")
         for first in range(0, total, size):
             flat = np.minimum(np.arange(first, first + size), total - 1)
             places, numbers = flat // members, flat % members
             rows, kept = Rows(seed, start + places, numbers, places), slice(0, min(size, total - first))
-            values = law.draw(self.inputs, rows, **sampling)[kept]
-            moved = values if self.law.mesh is None else self.law.mesh.residual(values, rows)
+            values = law.draw(inputs, rows, **sampling)[kept]
+            moved = self.law.mesh.residual(values, rows) if self.law.mesh is not None and inputs is self.inputs else values
             u = self.centre[places[kept]] + moved
             yield places[kept], numbers[kept], u if self.law.support is None else self.law.support.nearest(u)
 

@@ -106,7 +106,7 @@ def predict(
     mean, std, *rest = (spaces.outputs(values, a) for values in out)
     novelty = None if law.novelty is None else law.novelty.distance(given.inputs.a, parameters)
     noise, rest_std = (None if part is None else spaces.outputs(part, a) for part in given.uncertainty())
-    notes = () if law.mesh is None else law.mesh.notes
+    notes = () if law.mesh is None else law.mesh.notes(law.residual)
     return Prediction(mean, std, members, dict(zip(levels, rest, strict=True)), rank_error, novelty, noise, rest_std, notes)
 
 

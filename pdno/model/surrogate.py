@@ -130,8 +130,6 @@ class Surrogate(ABC):
         """
         if u is None and isinstance(a, list):
             a, u, dims, options["note"] = on_one_grid(a, self.kind, dims)
-        if u is None:
-            raise UserError("there are no outputs to train on; call fit(a, u), or fit([(a1, u1), (a2, u2)]) for several grids")
         pairs, channel = arranged(a, u, scalars, mask, group, dims)
         if isinstance(validation, tuple):
             x, y, s = validation if len(validation) == 3 else (*validation, None)
@@ -382,9 +380,7 @@ class Surrogate(ABC):
         """
         law = self.fitted
         if not all(isinstance(each, str) for each in self.symmetries):
-            raise UserError(
-                "custom maps among the symmetries are code, which is not saved; use named symmetries, such as 'square'"
-            )
+            raise UserError("custom maps among the symmetries are code, which is not saved; use named ones, such as 'square'")
         checkpoint.save_state(Path(path), KIND, State({"model": self.name, **self.settings()}, {}, {"law": law.state()}))
 
 

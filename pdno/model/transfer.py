@@ -23,7 +23,7 @@ from ..data.spaces import Spaces
 from ..errors import UserError
 from ..grid import Interpolation, interpolate
 from ..mean.base import AnyGrid, Mean
-from ..residual.law import Rows
+from ..residual.law import AnyGridLaw, ResidualLaw, Rows
 from ..residual.whitepart import WhitePart, nearest_nodes, relative_waves
 from ..work.state import State
 
@@ -154,6 +154,12 @@ class Mesh:
         """Whether the mean is evaluated on the grid of the inputs, which is that of the outputs."""
         return self.transfer.direct and self.target.a_shape[1:] == self.target.u_shape[1:]
 
+    def draws_on_it(self, law: ResidualLaw) -> bool:
+        """Whether a law draws members on this mesh itself: functions, on a grid at least as fine as that of training."""
+        grids = zip(self.target.u_shape[1:], self.source.u_shape[1:], strict=True)
+        shared = self.target.a_shape[1:] == self.target.u_shape[1:]
+        return isinstance(law, AnyGridLaw) and law.any_grid and shared and all(n >= m for n, m in grids)
+
     def unresolved(self, a: Array) -> float:
         """Return the part of the variance of inputs in the highest modes; 0 if the nodes of training are among theirs."""
         source, target = self.source.a_grid, self.target.a_grid
@@ -165,13 +171,14 @@ class Mesh:
         high = relative_waves(target.shape, periodic) >= HIGHEST
         return float(power[high].sum() / max(power.sum(), TINY))
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a prediction on this mesh is, in sentences."""
+    def notes(self, law: ResidualLaw) -> tuple[str, ...]:
+        """Return what a prediction on this mesh is, in sentences."""
+        is_drawn = self.draws_on_it(law)
         way = "the mean is evaluated on this grid" if self.is_direct else "predictions are interpolated"
+        way = "members are drawn on this grid" if is_drawn else way
         first = f"Trained on a grid of {self.source.grid}, predicted on {self.target.grid}: {way}."
         white = "White noise has the standard deviation of training at every node, whatever the distance of nodes."
-        return (first, white) if self.transfer.white.exists else (first,)
+        return (first, white) if self.transfer.white.exists and not is_drawn else (first,)
 
     @property
     def _of_inputs(self) -> Interpolation:

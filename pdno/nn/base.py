@@ -11,7 +11,7 @@ so an exact score can stand in for a network. Training and saving a model requir
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,7 @@ class GridNetwork(nn.Module, ABC):
         sizes: settings of a subclass that are positive whole numbers, or lists of them.
     """
 
-    is_operator: ClassVar[bool] = False
+    is_operator: bool = False
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ The lifting takes the fields and the coordinates linspace(0, 1, s). σ is GELU; 
 """
 
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +41,7 @@ class FNO(GridNetwork):
     torch.Size([3, 1, 30, 40])
     """
 
-    is_operator: ClassVar[bool] = True
+    is_operator = True
 
     def __init__(
         self, dim: int, modes: int = 12, width: int = 32, in_channels: int = 1, out_channels: int = 1, time: bool = False

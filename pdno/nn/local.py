@@ -78,6 +78,7 @@ class LocalFNO(GridNetwork):
         self.periodic = (periodic,) * dim if isinstance(periodic, bool) else tuple(bool(p) for p in periodic)
         self.settings["periodic"] = list(self.periodic)
         self.modes, self.points = modes, self.settings.get("points")
+        self.is_operator = points is not None
         coordinates = sum(2 if p else 1 for p in self.periodic)
         self.lift = nn.Linear(in_channels + coordinates, width)
         self.layers = nn.ModuleList(_Layer(dim, modes, width, self.periodic) for _ in range(layers))

@@ -9,7 +9,6 @@ with zero, so the output is zero at first.
 
 import math
 from functools import lru_cache
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +44,7 @@ class Spectral(GridNetwork):
     torch.Size([3, 1, 30])
     """
 
-    is_operator: ClassVar[bool] = True
+    is_operator = True
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from .._typing import Array
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
+from ..diffusion.base import FieldBase
 from ..diffusion.chain import Denoiser, Diffusion
 from ..diffusion.error import DenoisingError, OwnError
 from ..diffusion.error import measure as measure_error
@@ -35,11 +36,12 @@ from ..learning.normalisation import Normalise
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
+from ..nn import GridNetwork
 from ..work.progress import progress_bar
 from ..work.state import State
 from .condition import network_inputs
 from .gaussian import Gaussian
-from .law import Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tunable, normals
+from .law import AnyGridLaw, Density, Expectation, Inputs, ResidualLaw, Residuals, Rows, Tunable, normals
 from .logged import members_to_log
 from .spread import Spread
 from .steps import STEP_PAIRS, fewest_steps
@@ -57,7 +59,7 @@ ENTROPY = float(0.5 * np.log(2 * np.pi * np.e))  # of N(0, 1)
 MEASURING = 0.3  # share of the remaining time for e_n
 
 
-class Diffused(ResidualLaw, Density, Expectation, Tunable):
+class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
     """A conditional diffusion of residuals.
 
     Args:
@@ -310,7 +312,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
 
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
         """Return the mean by one evaluation, as U_N is independent of U_0: not good if the target is divided by √γ_N."""
-        self.require_whole_chain("mean")
+        self.reverse.require_whole_chain("mean")
         count, size = len(inputs), self.rows_of_call(inputs.mean.shape[1:])
         calls = [np.minimum(np.arange(first, first + size), count - 1) for first in range(0, count, size)]
         rows = [Rows(seed, some, np.zeros(size, int), some) for some in calls]
@@ -325,7 +327,7 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
 
     def negative_log_density(self, residuals: Residuals, seed: int = 0) -> float:
         """Return the negative variational lower bound (appendix `app:NVLB`), in nats per pair, without the null space of S."""
-        self.require_whole_chain("nvlb")
+        self.reverse.require_whole_chain("nvlb")
         net = self.net
         chain, var = self.reverse.chain(self.diffusion.schedule, self.error, self.auto_steps)
         r = net.tensor(self.spread.normalised(residuals, seed, "nvlb"))  # with noise in the null space, as in training
@@ -336,19 +338,12 @@ class Diffused(ResidualLaw, Density, Expectation, Tunable):
         bound = nvlb(self._denoiser(), self.diffusion, chain, var, r, self._condition(residuals.inputs), eps)
         return bound + self.spread.log_volume(residuals) - (r[0].numel() - self.spread.scale.rank(r.shape[1:])) * ENTROPY
 
-    def require_whole_chain(self, method: str) -> None:
-        """Check that the reverse chain ends at step 0.
-
-        Args:
-            method: name of the method that needs it, for the message.
-
-        Raises:
-            UserError: if it ends at t_start > 0.
-        """
-        if self.reverse.t_start:
-            raise UserError(
-                f"{method} needs a chain down to step 0, but this model ends at t_start = {self.reverse.t_start}; use t_start=0"
-            )
+    @property
+    def any_grid(self) -> bool:
+        """Whether members are functions: with a trace-class base distribution, one scale, and a network that is an operator."""
+        module, scale, is_field = self.net.module, self.spread.scale, isinstance(self.diffusion.law, FieldBase)
+        one_size = scale.kind == "scalar" and self.spread.covariance is None and self.reverse.sampler != GAUSSIAN_EXACT
+        return is_field and one_size and isinstance(module, GridNetwork) and module.is_operator
 
     # Saving
 

@@ -26,6 +26,7 @@ from ..work.state import State
 from .score import Units, scores
 
 __all__ = [
+    "AnyGridLaw",
     "Density",
     "Expectation",
     "Inputs",
@@ -326,6 +327,15 @@ class Expectation(ABC):
     @abstractmethod
     def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
         """Return E[u − m(a) | a]: (sample, channel, *grid)."""
+
+
+class AnyGridLaw(ABC):
+    """A law whose members may be functions: with inputs and m(a) on a finer grid, `draw` returns the same functions there."""
+
+    @property
+    @abstractmethod
+    def any_grid(self) -> bool:
+        """Whether members are functions."""
 
 
 class Tunable(ABC):

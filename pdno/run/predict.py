@@ -95,7 +95,7 @@ def predict(
     settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}
     settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
     if law.mesh is not None:
-        notes = [*law.mesh.notes, *(str(warning.message) for warning in caught)]
+        notes = [*law.mesh.notes(law.residual), *(str(warning.message) for warning in caught)]
         settings |= {"grid": str(law.spaces.grid), "notes": notes}
     layout = _layout(law, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
     with store.building(out, layout) as partial, warnings.catch_warnings():

@@ -13,6 +13,7 @@ from pdno.model.law import Law
 from pdno.model.prediction import predict
 from pdno.model.transfer import Transfer
 from pdno.residual import Exact
+from pdno.residual.law import Inputs
 
 K = 5  # highest wavenumber of the inputs
 TRAINED = 32  # points
@@ -252,3 +253,18 @@ def test_training_pairs_on_several_grids() -> None:
 def test_parts_that_do_not_fit_together(parts, message) -> None:
     with pytest.raises(UserError, match=message):
         Deterministic("linear").fit(parts)
+
+
+def test_a_diffusion_of_functions_draws_on_a_finer_grid() -> None:
+    a = waves(16, 40, seed=1)
+    chain = pdno.Diffusion(pdno.Schedule.geometric(20, 0.01, 40), pdno.Field(tau=5, r=1.5, condition="periodic"), target="v")
+    network = {"kind": "operator", "modes": 5, "width": 4, "layers": 1}
+    settings = {"mean": None, "sampler": "dpm", "steps": 3, "kind": "periodic", "training": pdno.Training(updates=2)}
+    model = pdno.PDNO(network, chain, **settings).fit(a, heat(a), seed=0, progress=False)
+    assert model.law.residual.any_grid
+    assert model.predict(waves(32), 2).notes == ("Trained on a grid of 16, predicted on 32: members are drawn on this grid.",)
+    assert "predictions are interpolated" in model.predict(waves(32), 2, points=12).notes[0]
+    fine, direct = waves(32, 2), model.sample(waves(32, 2), 3, seed=5)
+    law, level = model.law, model.law.mean.normalisation.mean
+    inputs = Inputs(fine, np.broadcast_to(level, fine.shape))
+    np.testing.assert_allclose(direct, inputs.mean + law.residual.members(inputs, np.arange(2), 3, 5, 0), atol=1e-5)
