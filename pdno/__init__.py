@@ -56,6 +56,7 @@ __all__ = [
     "reverse",
     "run",
     "schedule",
+    "sensitivity",
     "suggest",
     "symmetry",
     "testing",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from .learning.settings import Training
     from .model import baseline
     from .model.design.curve import learning_curve
+    from .model.design.sensitivity import sensitivity
     from .model.design.suggest import suggest
     from .model.operator import PDNO
     from .model.saving import load
@@ -117,6 +119,7 @@ _HOME = {  # modules of the names that are not modules
     "learning_curve": "model.design.curve",
     "load": "model.saving",
     "open": "data.open",
+    "sensitivity": "model.design.sensitivity",
     "suggest": "model.design.suggest",
 }
 _SHORT = {  # modules of packages that also have a short name

@@ -4,6 +4,7 @@
     predictions    fields, bands
     evaluation     coverage, rank_histogram, spread_skill, spectra, coverage_map, novelty
     noise          noise_std, noise_density, noise_correlation, functionals
+    parameters     responses, learning
     training       history
     paper          `pdno.plot.paper.FIGURES`, the figures of the paper by label
 
@@ -15,6 +16,7 @@ from . import paper
 from .evaluation import coverage, coverage_map, history, novelty, rank_histogram, spectra, spread_skill
 from .forecasts import bands, fields, pairs, preview
 from .noise import functionals, noise_correlation, noise_density, noise_std
+from .parameters import learning, responses
 
 __all__ = [
     "bands",
@@ -23,6 +25,7 @@ __all__ = [
     "fields",
     "functionals",
     "history",
+    "learning",
     "noise_correlation",
     "noise_density",
     "noise_std",
@@ -31,6 +34,7 @@ __all__ = [
     "paper",
     "preview",
     "rank_histogram",
+    "responses",
     "spectra",
     "spread_skill",
 ]

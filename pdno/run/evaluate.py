@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Array
 from ..data import store
 from ..data.formats import contents
 from ..data.open import open_selected
@@ -29,6 +30,7 @@ from .config import Config
 from .folder import config_of, data_of, leaderboard_of, model_digest, results_folder, save_conformal
 from .inputs import same_dims
 from .noise import arrays_of, mixtures_of
+from .parameters import study
 from .report import show_results
 
 __all__ = ["evaluate_and_show", "evaluate_run"]
@@ -79,6 +81,7 @@ def evaluate_run(
     e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
     options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
     rows = _rows(e, model, config, run, seed, _command(run, file, selection, options))
+    parameters = study(model, data, seed)
     metadata = {
         **e.metadata,
         "file": config.data.file if file is None else str(file),
@@ -93,14 +96,14 @@ def evaluate_run(
         if own and split == "test" and os.access(run, os.W_OK):
             save_conformal(run, e.conformal, members, sampling)
         folder.mkdir(exist_ok=True)
-        _save_arrays(RunFolder(folder).evaluation, e)
+        _save_arrays(RunFolder(folder).evaluation, e, parameters.arrays)
         results.write(
             RunFolder(folder).results,
             rows,
             machine=results.machine(),
             model=model_digest(run),
             metadata=metadata,
-            verdict=[asdict(statement) for statement in verdict(e)],
+            verdict=[asdict(statement) for statement in (*verdict(e), *parameters.statements)],
             mixtures=results.plain(mixtures_of(e)),
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": c.title, "number": c.number, "parameters": _parameters(data.test, c.number)} for c in e.cases],
@@ -253,9 +256,9 @@ def _training_seconds(run: Path) -> float | None:
     return sum(spent) if spent else None
 
 
-def _save_arrays(path: Path, e: Evaluation) -> None:
-    """Write the arrays that the report plots."""
-    arrays: dict[str, Any] = dict(arrays_of(e))
+def _save_arrays(path: Path, e: Evaluation, more: dict[str, Array]) -> None:
+    """Write the arrays that the report plots, and more of them."""
+    arrays: dict[str, Any] = {**arrays_of(e), **more}
     for name in ("coverage", "histogram", "spread_skill"):
         if (part := getattr(e, name)) is not None:
             arrays |= {f"{name}.{key}": value for key, value in asdict(part).items()}

@@ -34,6 +34,7 @@ from ..work.files import replacing
 from ..work.folder import RunFolder
 from . import results
 from .noise import drawings, is_noise, mixtures, noise_rows, noise_table
+from .parameters import drawings_of
 
 __all__ = ["check_name", "render", "show_results", "statements", "table", "write_report"]
 
@@ -259,6 +260,7 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
             "Noise is u given a minus its mean. Held-out errors also contain the error of the predicted mean.",
             drawings(arrays, axes),
         ),
+        "Parameters": ("", drawings_of(arrays)),
         "Spectra and novelty": ("", _others(arrays)),
         "Training": ("", _training(run, contents["metadata"])),
     }
