@@ -23,6 +23,7 @@ MOST_RUNS = 1000  # for which the learning curve is computed
 MOST_PARAMETERS = 12  # that are studied
 SAMPLES = 256  # rows of the matrices for indices
 FUNCTIONAL = "mean"  # of the field, whose indices and responses are in the report
+HARDLY = 0.97  # error with twice the runs / present error, above which more runs are not worth it
 AHEAD = 4  # times the present number of runs, up to which errors are extrapolated
 
 
@@ -78,6 +79,8 @@ def _indices(indices: Sensitivity) -> str:
 def _more(curve: LearningCurve) -> tuple[str, str]:
     """Return headline and text about twice the runs."""
     ratio = curve.forecast(2 * curve.trained)[0] / max(curve.forecast(curve.trained)[0], np.finfo(float).tiny)
+    if ratio > HARDLY:
+        return "More runs would hardly reduce the error of the mean.", curve.describe()
     return f"Twice as many runs would reduce the error of the mean to {100 * ratio:.0f} % of the present one.", curve.describe()
 
 

@@ -61,7 +61,7 @@ def test_training_suggests_the_report_which_names_the_parameters(trained, monkey
     output(capsys, f"report {suggested(again, 'report')}")
     page = (trained / "run" / "report.html").read_text()
     assert "Training parameters: speed [m/s] from 0." in page
-    assert "Twice as many runs would reduce the error of the mean to" in page
+    assert "The error of the mean, relative to the spread of outputs, is" in page
     assert "has the largest effect" in page
     assert "along each parameter, the others in the middle of their ranges" in page
     assert "refitted on parts of the runs" in page
