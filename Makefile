@@ -92,7 +92,7 @@ bench-functional: $(READY)  ## diffusion in function space: train on one grid, d
 	$(BIN)/python -m benchmarks.functional $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
-bench-cascade: $(READY)  ## Darcy flow from 16² to 64² points by a cascade of two models, two minutes
+bench-cascade: $(READY)  ## Darcy flow from 16² to 64² points by a cascade of two models, three minutes
 	$(BIN)/python -m benchmarks.cascade
 	$(BIN)/python -m benchmarks.tables
 

@@ -14,7 +14,7 @@ def functional_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
     rows = contents["rows"]
     values = {(row["test"], row["method"], row["grid"], row["metric"]): row["value"] for row in rows}
     lines = [["problem", "target, base distribution", "parameters", *GRIDS, "training time (s)"]]
-    for test, method in dict.fromkeys((row["test"], row["method"]) for row in rows):
+    for test, method in sorted(dict.fromkeys((row["test"], row["method"]) for row in rows), key=lambda key: key[0]):
         own = [row for row in rows if (row["test"], row["method"]) == (test, method)]
         cells = [
             ", ".join(_ratio(values[test, method, grid, metric]) for metric in SHOWN)
@@ -39,8 +39,8 @@ def cascade_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
 
 
 def _ratio(value: float | None) -> str:
-    """Return a ratio with two decimals, or two digits if it is large."""
-    return "∞" if value is None else f"{value:.2f}" if value < 10 else f"{value:.2g}"
+    """Return a ratio with two decimals, none if it is large."""
+    return "∞" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
 TABLES = {"results/functional.json": functional_table, "results/cascade.json": cascade_table}

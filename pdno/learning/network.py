@@ -22,7 +22,7 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
 from ..evaluation.metrics import mrle
-from ..nn import NETWORKS, Projected, Projection, build
+from ..nn import NETWORKS, GridNetwork, Projected, Projection, build
 from ..symmetry import Own, Symmetry, augment, check, group
 from ..work.engine import fabric
 from ..work.progress import progress_bar
@@ -176,6 +176,14 @@ class NetworkOnPairs:
     def parameters(self) -> int:
         """Number of trained parameters."""
         return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def any_grid(self) -> bool:
+        """Whether the network can be evaluated on other grids: an operator, one normalisation per channel, one grid."""
+        fields = [self.normalisations[name] for name in ("a", "u")]
+        by_channel = all(n.mean[0].size == n.std[0].size == 1 for n in fields)
+        is_operator = isinstance(self.module, GridNetwork) and self.module.is_operator
+        return is_operator and by_channel and self.spaces.a_shape[1:] == self.spaces.u_shape[1:]
 
     def rows(self, pairs: Pairs, seed: int | None = None) -> Callable[..., tuple[Tensor, Tensor, Tensor | None]]:
         """Return the function (rows, first, step) ↦ condition, normalised outputs and mask, on the network's device.

@@ -29,7 +29,6 @@ from ..learning.loop import Objective
 from ..learning.network import OWN, NetworkOnPairs, elements_of, normalise_of
 from ..learning.normalisation import Normalise
 from ..learning.settings import Rows, Training
-from ..nn import GridNetwork
 from ..symmetry import Own, average
 from ..work.state import State
 from .base import AnyGrid, Mean, pairs_of, refitted
@@ -167,10 +166,7 @@ class Network(Mean, AnyGrid):
         """Whether the network is an operator, and nothing else depends on the grid of training."""
         if not self.networks or self.points is not None or self.regression is not None or OWN in _names(self.symmetries):
             return False
-        net = self.trained
-        by_channel = all(n.mean[0].size == n.std[0].size == 1 for name, n in net.normalisations.items() if name != "scalars")
-        is_operator = isinstance(net.module, GridNetwork) and net.module.is_operator
-        return is_operator and by_channel and net.spaces.a_shape[1:] == net.spaces.u_shape[1:]
+        return self.trained.any_grid
 
     def on_grid(self, a: Array, scalars: Array | None = None) -> Array:
         net, grid = self.trained, a.shape[2:]

@@ -36,7 +36,6 @@ from ..learning.normalisation import Normalise
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
-from ..nn import GridNetwork
 from ..work.progress import progress_bar
 from ..work.state import State
 from .condition import network_inputs
@@ -341,9 +340,8 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
     @property
     def any_grid(self) -> bool:
         """Whether members are functions: with a trace-class base distribution, one scale, and a network that is an operator."""
-        module, scale, is_field = self.net.module, self.spread.scale, isinstance(self.diffusion.law, FieldBase)
-        one_size = scale.kind == "scalar" and self.spread.covariance is None and self.reverse.sampler != GAUSSIAN_EXACT
-        return is_field and one_size and isinstance(module, GridNetwork) and module.is_operator
+        functions = isinstance(self.diffusion.law, FieldBase) and self.reverse.sampler != GAUSSIAN_EXACT
+        return functions and self.net.any_grid and self.spread.any_grid
 
     # Saving
 

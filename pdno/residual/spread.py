@@ -158,6 +158,12 @@ class Spread:
         """Whether residuals are equally large for all inputs."""
         return self.amplitude is None
 
+    @property
+    def any_grid(self) -> bool:
+        """Whether nothing depends on the grid: one standard deviation per channel for all nodes and inputs, and L."""
+        one_size = self.scale.kind == "scalar" and self.scale.point[0].size == 1
+        return one_size and self.amplitude is None and self.covariance is None
+
     def describe(self) -> str:
         """Describe S, t, L and C in a few words."""
         words = [self.scale.describe()]
