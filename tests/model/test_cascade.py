@@ -13,11 +13,14 @@ FINE, COARSE = (Grid.uniform(points, kind="cell") for points in (24, 8))
 
 
 def data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs of white noise, and outputs: a smooth linear map of R a, and a tenth of the rest of a: (count, 1, 24)."""
-    a = np.random.default_rng(seed).standard_normal((count, 1, 24))
+    """Return inputs of white noise, and outputs: a smooth linear map of R a, a tenth of the rest of a, and a little noise.
+
+    Both are (count, 1, 24).
+    """
+    a, noise = np.random.default_rng(seed).standard_normal((2, count, 1, 24))
     low = restrict(a, FINE, COARSE, "average")
     smooth = interpolate(low @ np.tri(8) / 8, COARSE, FINE, "spectral", "neumann")
-    return a, smooth + 0.1 * (a - np.repeat(low, 3, axis=-1))
+    return a, smooth + 0.1 * (a - np.repeat(low, 3, axis=-1)) + 0.002 * noise
 
 
 @cache
