@@ -64,7 +64,9 @@ class Transfer:
         prediction = mean(some.a, some.scalars)
         errors = some.u - prediction if some.mask is None else np.zeros_like(prediction)
         white = WhitePart.of(errors, [kind == "periodic" for kind in spaces.kind], LEAST_NOISE * float(prediction.std()))
-        a, u = best_interpolation(some.a, spaces.a_grid), best_interpolation(prediction, spaces.grid)
+        is_number = min(spaces.a_shape[1:]) < 2  # an input without a grid, which is never interpolated
+        a: Interpolation = "linear" if is_number else best_interpolation(some.a, spaces.a_grid)
+        u = best_interpolation(prediction, spaces.grid)
         new = cls(a, u, "series" if "series" in possible_interpolations(spaces.grid) else u, white)
         measured = new._half_errors(mean, some, spaces)
         return replace(new, direct=bool(measured[1] <= AS_GOOD * measured[0] + ROUNDING), errors=measured)
@@ -128,6 +130,8 @@ class Mesh:
 
     def inputs(self, a: Array) -> Array:
         """Return inputs on the grid of training."""
+        if self.source.a_shape == self.target.a_shape:
+            return a
         return interpolate(a, self.target.a_grid, self.source.a_grid, self._of_inputs)
 
     def mean(self, values: Array) -> Array:
@@ -162,6 +166,8 @@ class Mesh:
 
     def unresolved(self, a: Array) -> float:
         """Return the part of the variance of inputs in the highest modes; 0 if the nodes of training are among theirs."""
+        if self.source.a_shape == self.target.a_shape:
+            return 0.0
         source, target = self.source.a_grid, self.target.a_grid
         if all(nearest_nodes(t, s)[1].all() for s, t in zip(source.axes, target.axes, strict=True)):
             return 0.0

@@ -268,3 +268,17 @@ def test_a_diffusion_of_functions_draws_on_a_finer_grid() -> None:
     law, level = model.law, model.law.mean.normalisation.mean
     inputs = Inputs(fine, np.broadcast_to(level, fine.shape))
     np.testing.assert_allclose(direct, inputs.mean + law.residual.members(inputs, np.arange(2), 3, 5, 0), atol=1e-5)
+
+
+def test_inputs_without_a_grid() -> None:
+    """Numbers, as fields of one node or as scalars, give outputs on any grid."""
+    numbers = np.random.default_rng(0).normal(size=(40, 1))
+
+    def outputs(points: int) -> np.ndarray:
+        return numbers * np.linspace(0, 1, points) ** 2
+
+    line = "sample,channel,x"
+    model = Deterministic("linear", kind="vertex").fit(numbers[:, None], outputs(16), dims=f"{line}:sample,x", progress=False)
+    np.testing.assert_allclose(model.predict(numbers[:, None], points=50).mean, outputs(50), atol=1e-6)
+    model = Deterministic("linear", kind="vertex").fit(None, outputs(16), scalars=numbers, progress=False)
+    np.testing.assert_allclose(model.predict(None, scalars=numbers, points=50).mean, outputs(50), atol=1e-6)
