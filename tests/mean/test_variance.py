@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space
 
+from pdno.mean.kernel import variance
+from pdno.mean.kernel.covariance import Features
 from pdno.mean.kernel.kernel import KERNELS, Kernel
 from tests.mean.kernels import POINTS, fitted, inputs, textbook
 
@@ -46,3 +48,19 @@ def test_noise_is_recovered() -> None:
     assert error < 0.04  # with 200 pairs and three numbers in an input
     assert (kernel.state().arrays["level"] < 0).mean() > 0.5  # modes without signal
     assert np.sqrt(np.square(kernel.posterior_std(a)).mean()) == pytest.approx(error, rel=0.5)
+
+
+def test_variances_are_computed_for_some_inputs_at_a_time(monkeypatch) -> None:
+    """The blocks have no effect on the values, and the features of training inputs are computed once."""
+    kernel, *_ = fitted(20, noise=0.1)
+    new = inputs(7, seed=2)
+    before, seen, features = kernel.posterior_std(new), [], Features.__call__
+
+    def counted(self: Features, x: np.ndarray, s: np.ndarray) -> np.ndarray:
+        seen.append(len(x))
+        return features(self, x, s)
+
+    monkeypatch.setattr(Features, "__call__", counted)
+    monkeypatch.setattr(variance, "BLOCK", 3 * 20)
+    np.testing.assert_allclose(kernel.posterior_std(new), before, rtol=1e-12)
+    assert max(seen) == 3

@@ -19,9 +19,11 @@ from .solve import cholesky_of
 
 __all__ = ["Variance"]
 
+BLOCK = 2**22  # numbers of the matrices of all characters that are in memory at a time
+
 
 class Variance:
-    """The function a ↦ v(a). It keeps the Cholesky factors of K_ν.
+    """The function a ↦ v(a). It keeps the Cholesky factors of K_ν and the features of the training inputs.
 
     Args:
         split: characters of the group whose copies of the pairs were trained on.
@@ -31,19 +33,26 @@ class Variance:
     """
 
     def __init__(self, split: Characters, features: Features, a: Floats, s: Floats, nuggets: Floats) -> None:
-        self.split, self.features, self.a, self.s = split, features, a, s
+        self.split, self.features = split, features
+        self.trained = [features(g.on_a(a), s) for g in split.elements]  # of the copies of the training inputs
         self.factors: list[list[tuple[Floats, Floats]]] = []  # for each character and nugget the factor, and K_ν⁻¹1
-        for k in self._matrices(features(a, s)):
+        for k in self._matrices(self.trained[0]):
             factors = [cholesky_of(k, nugget) for nugget in nuggets]
             self.factors.append([(factor, cho_solve((factor, True), np.ones(len(k)))) for factor in factors])
 
     def _matrices(self, phi: Floats, new: bool = False) -> list[Floats]:
         """Return for each character the matrix of k_χ between inputs with features φ and the training inputs."""
-        gram, features = self.features.hyper.gram, self.features
-        return self.split.matrices(lambda g: gram(phi, features(g.on_a(self.a), self.s)), new)
+        gram, elements = self.features.hyper.gram, self.split.elements
+        return self.split.matrices(lambda g: gram(phi, self.trained[elements.index(g)]), new)
 
     def __call__(self, a: Floats, s: Floats, images: Sequence[Symmetry]) -> Floats:
-        """Return v for new inputs, averaged over their images: (sample, character, nugget)."""
+        """Return v for new inputs, averaged over their images: (sample, character, nugget); some inputs at a time."""
+        width = len(self.split.signs) * len(self.split.copies) * len(self.trained[0])
+        rows = max(1, BLOCK // width)
+        parts = [self._block(a[i : i + rows], s[i : i + rows], images) for i in range(0, len(a), rows)]
+        return np.concatenate(parts) if parts else self._block(a, s, images)
+
+    def _block(self, a: Floats, s: Floats, images: Sequence[Symmetry]) -> Floats:
         split, covariance = self.split, self.features.hyper.covariance
         variances = np.zeros((len(a), len(self.factors), len(self.factors[0])))
         for image in images:
