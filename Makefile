@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -98,6 +98,10 @@ bench-cascade: $(READY)  ## Darcy flow from 16² to 64² points by a cascade of 
 
 bench-meshes: $(READY)  ## train on one grid, predict on others, a quarter of an hour; ONLY='NAME …'
 	$(BIN)/python -m benchmarks.meshes $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m benchmarks.tables
+
+bench-triangulations: $(READY)  ## fields on the nodes of triangulations beside principal components with Gaussian processes, eight minutes; ONLY='NAME …', AGAIN=1
+	$(BIN)/python -m benchmarks.triangulations $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-drawing: $(READY)  ## time and memory of 10,000 members of a field of 128² nodes, ten minutes; ONLY='LAW …'

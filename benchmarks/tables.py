@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import benchtables, claimtables, functionaltables, lawtables, meshtables, runtables
+from benchmarks import benchtables, claimtables, functionaltables, lawtables, meshtables, nodetables, runtables
 
 ROOT = Path(__file__).parents[1]
 BENCH = "results/bench"  # folder of the results of `pdno bench`
@@ -27,6 +27,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {
     **claimtables.TABLES,
     **functionaltables.TABLES,
     **meshtables.TABLES,
+    **nodetables.TABLES,
     **runtables.TABLES,
 }
 

@@ -14,7 +14,8 @@ A function may have more modes than n nodes can resolve. Its values are still ex
 vanishes or equals ± a lower mode (aliasing), to whose coefficient it is added before the transform.
 
 **Real orthonormal modes of arrays**, the columns of an orthogonal matrix B, for `modes` and `fields`: cosines (DCT-II) along
-bounded axes, (cos + sin)(k·x) (Hartley) along periodic axes, in any number of dimensions. `low_modes` has the lowest ones of an
+bounded axes, (cos + sin)(k·x) (Hartley) along periodic axes, in any number of dimensions; along an axis that numbers the nodes
+of a mesh, the values themselves. `low_modes` has the lowest ones of an
 axis, cosines and sines apart.
 """
 
@@ -44,13 +45,23 @@ __all__ = [
     "squared_waves",
     "synthesize",
     "wavenumbers",
+    "waves_of",
 ]
 
 Condition = Literal["neumann", "dirichlet", "periodic"]
-Kind = Literal["vertex", "cell", "periodic", "left"]
-Waves = Sequence[bool]  # for each of the last axes, whether it is periodic
+Kind = Literal["vertex", "cell", "periodic", "left", "node"]
+Waves = Sequence[bool | None]  # for each of the last axes, whether it is periodic; None for nodes of a mesh, without modes
 
 ROOT2 = np.sqrt(2.0)
+
+
+def waves_of(kinds: Sequence[Kind]) -> tuple[bool | None, ...]:
+    """Return whether each axis is periodic, None for an axis that numbers the nodes of a mesh.
+
+    >>> waves_of(("cell", "periodic", "node"))
+    (False, True, None)
+    """
+    return tuple(None if kind == "node" else kind == "periodic" for kind in kinds)
 
 
 def wavenumbers(count: int, condition: Condition) -> Floats:
@@ -201,7 +212,8 @@ def squared_waves(grid: Sequence[int], periodic: Waves) -> Floats:
     """Return |k|² of each mode in row-major order, with k in half wavelengths per axis: (nodes,)."""
     total = np.zeros(tuple(grid))
     for n, k, wave in zip(grid, np.indices(tuple(grid)), periodic, strict=True):
-        total += np.square(2 * np.minimum(k, n - k) if wave else k)
+        if wave is not None:
+            total += np.square(2 * np.minimum(k, n - k) if wave else k)
     return total.ravel()
 
 
@@ -219,6 +231,8 @@ def diagonal(s: Floats, periodic: Waves) -> Floats:
     """
     x = np.square(s)
     for axis, (n, wave) in enumerate(zip(s.shape[1:], periodic, strict=True), start=1):
+        if wave is None:
+            continue
         mean, k = x.mean(axis=axis, keepdims=True), np.arange(n).reshape(-1, *(1,) * (s.ndim - axis - 1))
         cosines = 0.0 if wave else fft.ifft(np.where(k > 0, np.exp(1j * np.pi * k / n), 0.0) * x, axis=axis).real
         x = np.broadcast_to(mean + cosines, s.shape)
@@ -228,7 +242,7 @@ def diagonal(s: Floats, periodic: Waves) -> Floats:
 def _split_axes(periodic: Waves) -> tuple[list[int], list[int]]:
     """Return the periodic and the bounded axes, counted from the end."""
     axes = [(axis - len(periodic), wave) for axis, wave in enumerate(periodic)]
-    return [axis for axis, wave in axes if wave], [axis for axis, wave in axes if not wave]
+    return [axis for axis, wave in axes if wave], [axis for axis, wave in axes if wave is False]
 
 
 def _hartley(x: Floats, axes: list[int]) -> Floats:

@@ -255,7 +255,7 @@ def predict(
     Writes mean, standard deviation and quantiles of u, out-of-distribution flags and, if the run has been evaluated, conformal
     intervals to a Zarr store. If interrupted, run the same command again to resume.
     """
-    from .run.predict import predict as predict_into
+    from .run.meshes import predict_into
     from .work.folder import RunFolder
     from .work.progress import progress_bar
 
@@ -280,7 +280,8 @@ def predict(
     if count:
         inputs = "1 input is" if count == 1 else f"{count} inputs are"
         typer.echo(f"{inputs} flagged as out of distribution (`is_ood`): their intervals may be unreliable")
-    typer.echo(f'In Python:  xarray.open_zarr("{out}", consolidated=False)')
+    in_python = f'xarray.open_zarr("{out}", consolidated=False)' if out.is_dir() else "meshio.read(…), and in ParaView"
+    typer.echo(f"In Python:  {in_python}")
 
 
 @command(epilog=shared.EVALUATE_EXAMPLES)

@@ -8,6 +8,7 @@ A grid is a product of axes. Nodes of an axis with n points on (low, high):
 | cell     | low + (i + ½)·h             | L/n     | finite volumes (Darcy)                                              |
 | periodic | low + i·h, without far end  | L/n     | the far end equals the near end (Burgers)                           |
 | left     | low + i·h, without far end  | L/n     | the far end differs from the near end and is not stored (advection) |
+| node     | numbers of nodes            |         | the nodes of a mesh that is no grid (`pdno.data.nodes`)             |
 """
 
 from collections.abc import Callable
@@ -53,7 +54,8 @@ class Axis:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise UserError(f"grid kind {self.kind!r} is unknown; {nearest(self.kind, get_args(Kind))}")
-        if isinstance(self.points, bool) or not isinstance(self.points, int | np.integer) or self.points < 2:
+        fewest = 1 if self.kind == "node" else 2
+        if isinstance(self.points, bool) or not isinstance(self.points, int | np.integer) or self.points < fewest:
             raise UserError(f"points = {self.points!r}: a grid needs a whole number of at least 2 points along each axis")
         if not self.low < self.high:
             raise UserError(f"axis {self.name!r} has low = {self.low} and high = {self.high}; low must be below high")

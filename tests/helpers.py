@@ -80,3 +80,11 @@ def linear_pairs(count: int = 400, sigma: float = 0.2, seed: int = 0) -> tuple[n
     a = rng.standard_normal((count, 1, 16))
     clean = np.cumsum(a, axis=2) / 4 + 1
     return a, clean + sigma * rng.standard_normal(clean.shape), clean
+
+
+def square_mesh(points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes (node, 2) and the triangles (cell, 3) of the unit square, with so many points along a side."""
+    x = np.linspace(0, 1, points)
+    corner = (np.arange(points - 1)[:, None] * points + np.arange(points - 1)).reshape(-1, 1)
+    cells = corner + np.array([[0, 1, points + 1], [0, points + 1, points]]).reshape(1, 6)
+    return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2), cells.reshape(-1, 3)

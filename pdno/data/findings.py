@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .._typing import Array, Ints, Mask
+from .nodes import COORDINATES, NODE
 from .pairs import Dataset, Pairs
 
 __all__ = ["Finding", "check", "check_parameters", "outliers"]
@@ -42,8 +43,8 @@ class Finding:
 def check(data: Dataset) -> list[Finding]:
     """Return all findings about a data set."""
     findings = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
-    about_train = (*_check_series(data.train), *_check_axes(data.train), *_check_coordinates(data.train))
-    return [*findings, *_check_leaks(data), *about_train]
+    checks = (_check_series, _check_axes, _check_coordinates, _check_nodes)
+    return [*findings, *_check_leaks(data), *(finding for each in checks for finding in each(data.train))]
 
 
 def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
@@ -54,7 +55,8 @@ def _check_pairs(split: str, pairs: Pairs) -> Iterator[Finding]:
             continue
         where = f"{split} {name}"
         yield from _check_finite(where, values, masked and name == "u")
-        yield from _check_constant(where, values)
+        if values[0].size > 1:
+            yield from _check_constant(where, values)
         yield from _check_outliers(where, values)
     yield from check_parameters(pairs, split)
     yield from _check_repeats(split, pairs)
@@ -171,7 +173,7 @@ def _check_axes(pairs: Pairs) -> Iterator[Finding]:
 
 def _check_coordinates(pairs: Pairs) -> Iterator[Finding]:
     for name, coordinate in pairs.xarray.coords.items():
-        if coordinate.dtype.kind not in "iuf":
+        if coordinate.dtype.kind not in "iuf" or name in COORDINATES:
             continue
         steps = np.diff(coordinate.values)
         if (steps <= 0).any():
@@ -180,6 +182,23 @@ def _check_coordinates(pairs: Pairs) -> Iterator[Finding]:
         elif len(steps) > 1 and np.ptp(steps) > UNEVEN * steps.mean():
             spread = f"spacing from {steps.min():.3g} to {steps.max():.3g}"
             yield Finding("warning", f"coordinate {name}", f"is not uniform ({spread}); the axis is treated as uniform")
+
+
+def _check_nodes(pairs: Pairs) -> Iterator[Finding]:
+    """Find nodes of a mesh without coordinates, cells or weights."""
+    if NODE not in pairs.xarray["u"].dims:
+        return
+    nodes = pairs.nodes
+    if nodes is None:
+        text = "the nodes have no coordinates, so they count equally and are not drawn; add an array points, (node, 2)"
+        yield Finding("warning", NODE, text)
+    elif not len(nodes.cells) and not np.ptp(nodes.weights):
+        text = (
+            "there are no cells and no weights: all nodes count equally in norms and scores; add cells, (cell, 3), or weights"
+        )
+        yield Finding("warning", NODE, text)
+    elif lost := int((nodes.weights == 0).sum()):
+        yield Finding("warning", NODE, f"{lost} of {len(nodes.weights)} nodes belong to no cell and do not count in scores")
 
 
 def _digest(values: Array) -> bytes:

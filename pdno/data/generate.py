@@ -88,7 +88,7 @@ class Recipe:
                 "and together with input 0; draw input i from pdno.draw.generator(seed, name, first + i)"
             )
 
-    def pairs(self, arrays: dict[str, Floats]) -> Pairs:
+    def pairs(self, arrays: dict[str, Any]) -> Pairs:
         """Return the arrays of blocks as pairs on the grid of the equation."""
         dims = ("sample", "channel", *self.equation.grid.names)
         return Pairs.of(**arrays, dims=(dims, dims), coordinates=self.equation.grid.coordinates)

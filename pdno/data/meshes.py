@@ -39,6 +39,11 @@ def spaces_on(spaces: Spaces, a: Any, points: Points | None = None) -> Spaces:
             grid. Inputs that only `Spaces.inputs` can explain get the spaces of training, where they are refused.
     """
     shape = _grid_of(spaces, a)
+    if "node" in spaces.kind and (points is not None or shape not in (None, spaces.a_shape[1:])):
+        raise UserError(
+            f"this model was trained on fields on the nodes of one mesh, {spaces.u_shape[-1]} of them; give inputs on the same "
+            "nodes and no points, or interpolate the fields to a grid before training"
+        )
     target = spaces
     if shape is not None and shape != spaces.a_shape[1:]:
         _check_points(shape, "a")

@@ -20,15 +20,17 @@ from ..work.engine import memory_allowed
 from ..work.files import replacing
 from . import store
 from .formats import Contents, contents
+from .formats.meshes import is_mesh
+from .nodes import NODE, Nodes
 from .pairs import Dataset, Pairs, open_store
-from .parameters import read_parameters
+from .parameters import PARAMETER, read_parameters
 from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, pick_scalars, without_index
-from .suggest import complete, obstacle
+from .suggest import CELLS, POINTS, WEIGHTS, complete, obstacle
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["file_dims", "open", "open_file", "open_selected"]
+__all__ = ["file_dims", "open", "open_file", "open_selected", "table_in"]
 
 BLOCK_BYTES = 2**26  # of an array that are copied into the cache at a time
 UNEVEN = 1e-3  # spread of the spacing of coordinates / mean spacing, above which an axis is not uniform
@@ -59,7 +61,7 @@ def open(
     """Open a data set: a store of pdno, or any file that `pdno inspect` can read.
 
     Args:
-        path: the file (.npz, .npy, .mat, .h5, .nc, .pt) or folder (.zarr).
+        path: the file (.npz, .npy, .mat, .h5, .nc, .pt) or folder (.zarr, or meshes with one file for each run).
         a, u: names of the arrays, ``NAME`` or a part ``NAME[:,0]``; optional where they are unambiguous.
         dims: names of dimensions where shapes are ambiguous: ``"sample,x,y"``, or ``"sample,x:sample,channel,x"`` for a and u.
         u_eta: noisy outputs for evaluation; u is then taken as clean.
@@ -118,11 +120,18 @@ def open_selected(
         return open_store(path)
     allowed = memory_allowed() if budget is None else budget
     file = contents(path, allowed)
+    selection = table_in(path) if selection is None else selection
     if table is None and selection is not None and selection.parameters is not None:
         table = read_parameters(selection.parameters)
     if selection is None or selection.u is None:
         selection = _unambiguous(file, selection, table)
     return open_file(file, selection, test, mask, cache, allowed, fill, table)
+
+
+def table_in(path: Path) -> Selection | None:
+    """Return the only table of parameters in a folder of meshes as a selection; None if there is none, or there are several."""
+    tables = sorted(path.glob("*.csv")) if path.is_dir() and is_mesh(path) else []
+    return Selection(parameters=str(tables[0])) if len(tables) == 1 else None
 
 
 def _unambiguous(file: Contents, selection: Selection | None, table: xr.DataArray | None) -> Selection:
@@ -200,10 +209,16 @@ def _pairs(
     table: xr.DataArray | None,
 ) -> Pairs:
     """Return the pairs of a split whose arrays have these names, by role; without a, outputs depend on the table alone."""
-    fields, axes = {}, {}
-    for role in FIELDS:
+    fields: dict[str, Array] = {}
+    axes: dict[str, tuple[str, ...]] = {}
+    others: dict[str, Any] = {}
+    for role in reversed(FIELDS):  # u before a, which may be a table without a grid
         if role in names:
             dims = selection.dims_of(role) or file_dims(file, names[role])
+            if dims == (SAMPLE, PARAMETER) and role == "a":
+                others["scalars"] = pick(file, names["a"])
+                fields["a"], axes["a"] = _no_field(fields["u"], axes["u"])
+                continue
             target = None if folder is None else folder / f"{role}.npy"
             fields[role], axes[role] = _field(file, names[role], dims, role, target, block)
     if table is not None and len(table) != (count := len(fields["u"])):
@@ -212,15 +227,41 @@ def _pairs(
             "sample, in the same order"
         )
     if "a" not in fields:
-        fields["a"], axes["a"] = np.zeros_like(fields["u"][:, :1]), axes["u"]
-    others: dict[str, Any] = {} if table is None else {"scalars": table}
+        fields["a"], axes["a"] = _no_field(fields["u"], axes["u"])
+    others |= {} if table is None else {"scalars": table}
     if "group" in names:
         others["group"] = pick(file, names["group"])
     if "scalars" in names and table is None:
         others["scalars"] = pick_scalars(file, names["scalars"], len(fields["u"]))
     dims_a, dims_u = ((SAMPLE, CHANNEL, *axes[role]) for role in ("a", "u"))
     coordinates = {x: c for x in {*axes["a"], *axes["u"]} if (c := _coordinate(file, x)) is not None}
-    return Pairs.of(**fields, **others, dims=(dims_a, dims_u), coordinates=coordinates, mask=mask)
+    nodes = _nodes(file, fields["u"].shape[-1]) if NODE in axes["u"] else None
+    return Pairs.of(**fields, **others, dims=(dims_a, dims_u), coordinates=coordinates, nodes=nodes, mask=mask)
+
+
+def _no_field(u: Array, axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+    """Return an input of zeros on the grid of u, for outputs that depend on scalars alone; of one node on that of a mesh."""
+    grid = [1 if axis == NODE else n for axis, n in zip(axes, u.shape[2:], strict=True)]
+    return np.zeros((len(u), 1, *grid)), axes
+
+
+def _nodes(file: Contents, count: int) -> Nodes | None:
+    """Return the nodes of the mesh in a file; None if it has no coordinates.
+
+    Raises:
+        UserError: if their number is not that of the values of u, or they are unusable.
+    """
+    points, cells, weights = (
+        next((file.entries[name].read(slice(None)) for name in names if name in file.entries), None)
+        for names in (POINTS, CELLS, WEIGHTS)
+    )
+    if points is None:
+        return None
+    if len(points) != count:
+        raise UserError(
+            f"{file.path.name} has coordinates of {len(points)} nodes, and u has {count}; give one row for each node"
+        )
+    return Nodes(points, cells, weights)
 
 
 def _field(

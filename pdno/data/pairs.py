@@ -26,8 +26,9 @@ from ..equation import EQUATIONS, Equation
 from ..errors import UserError
 from ..grid import Axis, Grid
 from . import store
+from .nodes import COORDINATES, Nodes, OnNodes, with_nodes
 from .parameters import PARAMETER, names_of
-from .selection import CHANNEL, SAMPLE, arrange
+from .selection import CHANNEL, SAMPLE, arrange, check_counts
 from .series import blocks, is_series
 from .split import divide
 
@@ -40,7 +41,7 @@ IN_ORDER = 32  # pairs that are used together: their order does not matter
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(OnNodes):
     """Pairs (a, u) of one split.
 
     Args:
@@ -57,6 +58,7 @@ class Pairs:
         *,
         dims: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None),
         coordinates: Mapping[str, Array] | None = None,
+        nodes: Nodes | None = None,
         u_eta: Any = None,
         mask: Any = None,
         scalars: Any = None,
@@ -69,6 +71,7 @@ class Pairs:
             dims: names of the dimensions of a and of u, such as ``("sample", "x", "y")``, where their shapes are ambiguous;
                 DataArrays have their own names and coordinates.
             coordinates: nodes by name of the axis.
+            nodes: of a mesh, which an axis named "node" numbers.
             u_eta: outputs with an independent draw of the noise, in the shape of u.
             mask: True where u is observed, in the shape of u; "nan" marks NaN in u as missing.
             scalars: further parameters, (sample, parameter); the names of columns of a pandas table are kept.
@@ -77,10 +80,11 @@ class Pairs:
         Raises:
             UserError: if shapes are ambiguous or numbers of samples differ.
         """
-        nodes = dict(coordinates or {})
+        along = dict(coordinates or {})
         for array in (a, u):
             if isinstance(array, xr.DataArray):
-                nodes |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
+                along |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
+                nodes = nodes or Nodes.of({name: c.values for name, c in array.coords.items() if name in COORDINATES})
         outputs, axes_u = _field(u, dims[1], "u")
         fields, axes_a = aligned(_field(a, dims[0], "a"), axes_u)
         points_u = dict(zip(axes_u, outputs.shape[2:], strict=True))
@@ -94,12 +98,14 @@ class Pairs:
             variables["mask"] = (u_dims, observed)
         if scalars is not None:
             variables["scalars"] = ((SAMPLE, PARAMETER), (p := to_numpy(scalars)).reshape(len(p), -1))
-            nodes |= {PARAMETER: np.array(names)} if (names := names_of(scalars)) else {}
+            along |= {PARAMETER: np.array(names)} if (names := names_of(scalars)) else {}
         if group is not None:
             variables["group"] = ((SAMPLE,), np.unique(to_numpy(group), return_inverse=True)[1].reshape(-1))
-        _check_counts({name: len(values) for name, (_, values) in variables.items()})
+        check_counts({name: len(values) for name, (_, values) in variables.items()})
         sizes = {x: n for dim, v in variables.values() for x, n in zip(dim, v.shape, strict=True)}
-        fitting = {x: v for x, v in nodes.items() if sizes.get(x) == len(v) and x != SAMPLE}
+        fitting: dict[str, Any] = {x: v for x, v in along.items() if sizes.get(x) == len(v) and x != SAMPLE}
+        if nodes is not None:
+            fitting |= {name: (COORDINATES[name], v) for name, v in nodes.coordinates().items()}
         return cls(xr.Dataset(variables, coords=fitting))
 
     @property
@@ -362,7 +368,9 @@ def open_store(path: Path) -> Dataset:
     grid = None if axes is None else Grid(tuple(Axis(**axis) for axis in axes))
     names = {PARAMETER: np.array(provenance.pop("parameters"))} if "parameters" in provenance else {}
     splits = {
-        split: Pairs(xr.open_zarr(path, group=split, zarr_format=3, consolidated=False, chunks=None).assign_coords(names))
+        split: Pairs(
+            with_nodes(xr.open_zarr(path, group=split, zarr_format=3, consolidated=False, chunks=None)).assign_coords(names)
+        )
         for split in provenance.pop("samples")
     }
     return Dataset(splits["train"], splits["test"], provenance, grid, splits.get("validation"))
@@ -389,11 +397,3 @@ def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tupl
     if names == axes or set(names) != set(axes):
         return field
     return np.transpose(values, (0, 1, *(2 + names.index(axis) for axis in axes))), axes
-
-
-def _check_counts(counts: Mapping[str, int]) -> None:
-    if len(set(counts.values())) > 1:
-        numbers = ", ".join(f"{n} of {name}" for name, n in counts.items())
-        raise UserError(
-            f"numbers of samples differ: {numbers}; choose arrays that belong together, or name their axes with --dims"
-        )

@@ -11,11 +11,13 @@ A selection is the same on the command line:
     --scalars NAME[,NAME]                    further parameters of a pair, (sample, parameter) or (parameter, sample)
     --parameters FILE                        the same, in a table (`pdno.data.parameters`); u may then depend on them alone
 
-`sample` numbers the pairs and `channel` the components; every other name is an axis of the grid.
+`sample` numbers the pairs and `channel` the components; `node` numbers the nodes of a mesh, and `parameter` the numbers of a
+table of scalar inputs; every other name is an axis of the grid.
 """
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,7 +27,7 @@ from .._typing import Array
 from ..errors import UserError, nearest
 from .formats import Contents
 
-__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "pick", "pick_scalars", "without_index"]
+__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "check_counts", "pick", "pick_scalars", "without_index"]
 
 SAMPLE = "sample"  # name of the dimension that numbers the pairs
 CHANNEL = "channel"  # name of the dimension that numbers the components of a field
@@ -201,3 +203,12 @@ def _default_dims(shape: tuple[int, ...], role: str) -> tuple[str, ...]:
     names = {3: "sample,x,y or sample,channel,x", 4: "sample,channel,x,y or sample,x,y,z"}
     hint = names.get(len(shape), "sample and the axes of the grid")
     raise UserError(f"{role} has shape {shape}, which is ambiguous; give --dims {hint}")
+
+
+def check_counts(counts: Mapping[str, int]) -> None:
+    """Raise UserError unless arrays have equally many samples, by their names."""
+    if len(set(counts.values())) > 1:
+        numbers = ", ".join(f"{n} of {name}" for name, n in counts.items())
+        raise UserError(
+            f"numbers of samples differ: {numbers}; choose arrays that belong together, or name their axes with --dims"
+        )

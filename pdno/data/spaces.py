@@ -19,11 +19,12 @@ from ..errors import UserError, nearest
 from ..grid import Axis, Grid
 from ..work.state import State
 from .arrays import check_real
+from .nodes import COORDINATES, NODE, Nodes
 from .pairs import Pairs, aligned, to_numpy
 from .parameters import ordered
 from .selection import CHANNEL, SAMPLE, arrange
 
-__all__ = ["Spaces", "axis_kinds", "input_kinds", "unit_grid"]
+__all__ = ["Spaces", "axis_kinds", "input_kinds", "named_kinds", "unit_grid"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Spaces:
         parameters: names of the scalars.
         ranges: smallest and largest training value of each scalar.
         without_field: whether outputs depend on scalars alone, and a is zero.
+        nodes: of the mesh that an axis named "node" numbers; None if there is none.
     """
 
     a_shape: tuple[int, ...]
@@ -55,6 +57,7 @@ class Spaces:
     parameters: tuple[str, ...] = ()
     ranges: tuple[tuple[float, float], ...] = ()
     without_field: bool = False
+    nodes: Nodes | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", axis_kinds(self.kind or "cell", len(self.u_shape) - 1))
@@ -76,14 +79,20 @@ class Spaces:
         axes, a_axes = tuple(map(str, u.dims[2:])), tuple(str(d).removeprefix("a_") for d in a.dims[2:])
         coordinates = {axis: pairs.xarray[axis].values for axis in axes if axis in pairs.xarray.coords}
         s = np.empty((1, 0)) if pairs.scalars is None else np.asarray(pairs.scalars, dtype=np.float64)
-        kinds, ranges = axis_kinds(kind, len(axes)), [(float(p.min()), float(p.max())) for p in s.T]
-        names = pairs.parameters, tuple(ranges), pairs.without_field
-        return cls(a_shape, u_shape, s.shape[1], axes, a_axes, channel, str(u.dtype), coordinates, kinds, *names)
+        ranges = tuple((float(p.min()), float(p.max())) for p in s.T)
+        kinds = named_kinds(axis_kinds(kind, len(axes)), axes)
+        more = kinds, pairs.parameters, ranges, pairs.without_field, pairs.nodes
+        return cls(a_shape, u_shape, s.shape[1], axes, a_axes, channel, str(u.dtype), coordinates, *more)
 
     @property
     def channels(self) -> int:
         """Number of channels of the condition: those of a, and one for each scalar."""
         return self.a_shape[0] + self.scalars
+
+    @property
+    def no_field(self) -> bool:
+        """Whether an input is one node, which stands for no field beside the scalars."""
+        return self.a_shape == (1, 1)
 
     @cached_property
     def grid(self) -> Grid:
@@ -134,7 +143,7 @@ class Spaces:
         """
         if a is None and scalars is None:
             raise UserError("there are no inputs to predict for; give at least one")
-        if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and len(self.a_shape) > 2):
+        if a is None or (self.scalars and scalars is None and np.ndim(a) == 2 and (len(self.a_shape) > 2 or self.no_field)):
             a, scalars = None, a if scalars is None else scalars
         scalars = ordered(scalars, self.parameters)
         check_real("scalars", scalars)
@@ -190,10 +199,13 @@ class Spaces:
         if not isinstance(like, xr.DataArray):
             return values
         dims = (*["member"][:lead], SAMPLE, *([CHANNEL] if self.channel else []), *self.axes)
-        nodes = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
-        nodes |= self.coordinates
+        along = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
+        along |= self.coordinates
         sizes = dict(zip(dims, values.shape, strict=True))
-        return xr.DataArray(values, dims=dims, coords={k: (k, c) for k, c in nodes.items() if sizes.get(k) == len(c)})
+        coords: dict[str, Any] = {k: (k, c) for k, c in along.items() if sizes.get(k) == len(c)}
+        of_nodes = {} if self.nodes is None else self.nodes.coordinates()
+        coords |= {k: (NODE, c) for k, c in of_nodes.items() if COORDINATES[k] == (NODE,)}
+        return xr.DataArray(values, dims=dims, coords=coords)
 
     def state(self) -> State:
         """Return what `from_state` needs; of the coordinates, those that are numbers."""
@@ -210,7 +222,8 @@ class Spaces:
             "ranges": [list(pair) for pair in self.ranges],
             "without_field": self.without_field,
         }
-        return State(settings, {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"})
+        coordinates = {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"}
+        return State(settings, coordinates | ({} if self.nodes is None else self.nodes.coordinates()))
 
     @classmethod
     def from_state(cls, state: State) -> "Spaces":
@@ -220,7 +233,8 @@ class Spaces:
         }
         tuples["parameters"] = tuple(state.settings.get("parameters", ()))  # older files have none
         tuples["ranges"] = tuple((low, high) for low, high in state.settings.get("ranges", ()))
-        return cls(**{**state.settings, **tuples}, coordinates=dict(state.arrays))
+        coordinates = {name: nodes for name, nodes in state.arrays.items() if name not in COORDINATES}
+        return cls(**{**state.settings, **tuples}, coordinates=coordinates, nodes=Nodes.of(state.arrays))
 
 
 def axis_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:
@@ -238,6 +252,15 @@ def axis_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:
             f"got {len(kinds)} kinds of axes ({', '.join(kinds)}) for a grid of {axes}; give one for all or one each"
         )
     return kinds
+
+
+def named_kinds(kinds: Sequence[Kind], axes: Sequence[str]) -> tuple[Kind, ...]:
+    """Return the kinds of axes with these names: an axis that numbers the nodes of a mesh has the kind "node".
+
+    >>> named_kinds(("cell", "cell"), ("time", "node"))
+    ('cell', 'node')
+    """
+    return tuple("node" if axis == NODE else kind for kind, axis in zip(kinds, axes, strict=True))
 
 
 def input_kinds(kind: Kind | Sequence[Kind], axes: int) -> tuple[Kind, ...]:

@@ -32,6 +32,7 @@ from ..errors import UserError
 from ..work.files import locked
 from .formats.entry import user_errors
 from .formats.zarr_files import chunk_files, missing_chunks, open_arrays
+from .nodes import COORDINATES
 
 __all__ = ["Layout", "Spec", "blocks", "building", "check", "check_free", "is_complete", "is_store", "write"]
 
@@ -292,8 +293,9 @@ def _create(root: Path, layout: Layout) -> None:
     for split, arrays in layout.arrays.items():
         group = store.create_group(split) if split else store
         for name, nodes in layout.coordinates[split].items():
+            dims = COORDINATES.get(name, (name,))
             with zarr.config.set(COMPLETE):
-                group.create_array(name, data=nodes, compressors=[CODEC], dimension_names=(name,))
+                group.create_array(name, data=nodes, compressors=[CODEC], dimension_names=dims)
         for name, spec in arrays.items():
             group.create_array(
                 name,

@@ -8,6 +8,7 @@ Layouts of well-known collections are recognised by their structure:
 | PDEBench       | `tensor` with `x-coordinate` …, optionally with `nu`                          |
 | The Well       | groups `t0_fields` … and `dimensions`; (trajectory, time, *grid)              |
 | neuraloperator | a torch file with `x` and `y`                                                 |
+| meshes         | `points` (node, 2 or 3), fields (sample, node), optionally a table of scalars |
 
 In other files, the names of the arrays decide.
 """
@@ -17,13 +18,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .formats import Contents, Entry
+from .nodes import NODE
+from .parameters import PARAMETER
 from .selection import CHANNEL, SAMPLE, Selection
 
-__all__ = ["Suggestion", "complete", "obstacle", "suggest", "with_dims"]
+__all__ = ["CELLS", "POINTS", "WEIGHTS", "Suggestion", "complete", "obstacle", "suggest", "with_dims"]
 
 # Usual names of inputs and of outputs, the most usual first.
 INPUTS = ("a", "x", "u0", "v", "f", "coeff", "nu", "k", "input", "inputs", "in", "features", "params", "initial", "u_0", "q")
 OUTPUTS = ("u", "y", "sol", "output", "outputs", "out", "solution", "s", "target", "targets", "labels", "uT", "ut", "p")
+# Names of the coordinates of nodes, of cells, and of the weights of nodes.
+POINTS = ("points", "nodes", "coordinates", "coords")
+CELLS = ("cells", "triangles", "elements", "tetrahedra")
+WEIGHTS = ("weights", "node_weights", "node_weight", "areas")
+# Names of the coordinates of times.
+TIMES = ("time", "times", "t")
 # Words in names of arrays that denote a split.
 SPLITS = {
     "train": "train",
@@ -51,7 +60,7 @@ class Suggestion:
 
 def suggest(contents: Contents) -> Suggestion | None:
     """Return the best suggestion for a file, None if there is none."""
-    for recognise in (_pdebench, _the_well, _fno, _neuraloperator):
+    for recognise in (_mesh, _pdebench, _the_well, _fno, _neuraloperator):
         suggestion = recognise(contents)
         if suggestion is not None:
             return suggestion
@@ -70,7 +79,11 @@ def complete(contents: Contents, selection: Selection | None, rows: int) -> Sugg
     if selection is None:
         return suggestion
     fields = [entry for entry in contents.entries.values() if _is_field(entry) and entry.shape[0] == rows]
-    if suggestion is not None and {suggestion.selection.a, suggestion.selection.u} <= {entry.name for entry in fields}:
+    if (
+        suggestion is not None
+        and contents.format != "mesh"
+        and {suggestion.selection.a, suggestion.selection.u} <= {entry.name for entry in fields}
+    ):
         both = replace(suggestion.selection, parameters=selection.parameters, test_a=None, test_u=None)
         return replace(suggestion, selection=replace(both, validation_a=None, validation_u=None))
     if not fields:
@@ -110,6 +123,32 @@ def obstacle(contents: Contents) -> str:
 
 def _shapes(contents: Contents) -> dict[str, tuple[int, ...]]:
     return {name: entry.shape for name, entry in contents.entries.items()}
+
+
+def _mesh(contents: Contents) -> Suggestion | None:
+    """Recognise fields on the nodes of a mesh, and a table of scalars if there is one."""
+    shapes = _shapes(contents)
+    points = next((name for name in POINTS if len(shapes.get(name, ())) == 2 and shapes[name][1] in (2, 3)), None)
+    if points is None and contents.format != "mesh":
+        return None
+    count = shapes["points" if points is None else points][0]
+    rest = {name: shape for name, shape in shapes.items() if name not in (*POINTS, *CELLS, *WEIGHTS)}
+    fields = [name for name, shape in rest.items() if len(shape) in (2, 3) and shape[1] == count]
+    tables = [name for name, shape in rest.items() if len(shape) == 2 and shape[1] != count]
+    if not fields or len(fields) + len(tables) < 2:
+        return None
+    a, u = (
+        (tables[0], min(fields, key=lambda name: _rank(name, OUTPUTS)))
+        if tables
+        else _roles({name: rest[name] for name in fields})
+    )
+    dims = {name: ",".join((SAMPLE, NODE, CHANNEL)[: len(shapes[name])]) for name in fields}
+    dims |= dict.fromkeys(tables, f"{SAMPLE},{PARAMETER}")
+    named = contents.entries[a].dims and contents.entries[u].dims
+    selection = Selection(a, u, None if named else dims[a] if dims[a] == dims[u] else f"{dims[a]}:{dims[u]}")
+    usual = bool(tables) or (_rank(a, INPUTS) < len(INPUTS) and _rank(u, OUTPUTS) < len(OUTPUTS))
+    certain = usual and len(fields) + len(tables) == 2
+    return Suggestion(selection, f"fields on {count} nodes: {a} is a, {u} is u", certain)
 
 
 def _fno(contents: Contents) -> Suggestion | None:
@@ -250,7 +289,8 @@ def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
     names = (_axis_names(a.shape[1:], contents), _axis_names(u.shape[1:], contents))
     if grid is not None:
         axes = _axis_names(grid, contents)
-        names = (_with_channel(a.shape[1:], grid, axes), _with_channel(u.shape[1:], grid, axes))
+        first = next((name for name in TIMES if contents.entries.get(name, u).shape == u.shape[1:2]), CHANNEL)
+        names = (_with_channel(a.shape[1:], grid, axes), _with_channel(u.shape[1:], grid, axes, first))
     dims = [",".join([SAMPLE, *each]) for each in names]
     return dims[0] if dims[0] == dims[1] else ":".join(dims)
 
@@ -263,11 +303,11 @@ def _common_grid(a: tuple[int, ...], u: tuple[int, ...]) -> tuple[int, ...] | No
     return next((grid for grid in grids if grid), None)
 
 
-def _with_channel(shape: tuple[int, ...], grid: tuple[int, ...], axes: list[str]) -> list[str]:
-    """Return the names of the axes of an array on a grid; an axis more is the channel."""
+def _with_channel(shape: tuple[int, ...], grid: tuple[int, ...], axes: list[str], first: str = CHANNEL) -> list[str]:
+    """Return the names of the axes of an array on a grid; an axis more is the channel, or has this name if it is the first."""
     if shape == grid:
         return axes
-    return [CHANNEL, *axes] if shape[1:] == grid else [*axes, CHANNEL]
+    return [first, *axes] if shape[1:] == grid else [*axes, CHANNEL]
 
 
 def _axis_names(shape: tuple[int, ...], contents: Contents) -> list[str]:

@@ -48,7 +48,7 @@ class Bands:
     """
 
     grid: tuple[int, ...]
-    periodic: tuple[bool, ...]
+    periodic: tuple[bool | None, ...]
     edges: Sequence[float]
 
     @cached_property
@@ -96,7 +96,7 @@ class Bands:
         return fields(modes(e, self.periodic) * each, self.periodic)
 
 
-def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
+def enlarged(train: Array, new: Array, periodic: tuple[bool | None, ...]) -> Array:
     """Return in-sample fields with the size of held-out ones in each octave of wavenumbers, if these are larger.
 
     Nodes where all fields are 0 stay so.
@@ -111,7 +111,7 @@ def enlarged(train: Array, new: Array, periodic: tuple[bool, ...]) -> Array:
     return np.where((train != 0).any(axis=0), octaves.multiplied(train, factors[None]), 0.0)
 
 
-def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, periodic: tuple[bool, ...]) -> Array:
+def matched(train: Array, new: Array, numbers: Array, numbers_new: Array, periodic: tuple[bool | None, ...]) -> Array:
     """Return in-sample fields with the sizes of held-out ones in each octave of wavenumbers, if these are larger.
 
         p_new ≈ α p + δ,        α ≥ 1, δ ≥ 0
@@ -173,14 +173,14 @@ class Regression:
     factors: Array
 
     @classmethod
-    def of(cls, u: Array, prediction: Array, periodic: tuple[bool, ...]) -> Self:
+    def of(cls, u: Array, prediction: Array, periodic: tuple[bool | None, ...]) -> Self:
         """Return the regression of fields of new pairs, (sample, channel, *grid), on their predictions.
 
         c_b is larger than its estimate by one standard error, and within [0, 1]: a prediction is not enlarged, and is made
         smaller only if that is not by chance. Fields may be periodic without being declared so: modes of periodic fields are
         used if they leave less.
         """
-        kinds = dict.fromkeys([periodic, (True,) * len(periodic)])
+        kinds = dict.fromkeys([periodic, periodic if None in periodic else (True,) * len(periodic)])
         each = [cls._of(u, prediction, Bands(u.shape[2:], kind, QUARTERS)) for kind in kinds]
         return min(each, key=lambda regression: float(np.square(u - regression(prediction)).sum()))
 

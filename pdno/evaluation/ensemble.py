@@ -120,12 +120,14 @@ class EnsembleSummary:
 class _Accumulator:
     """Statistics of the ensemble for one input, updated with batches of members."""
 
-    def __init__(self, observed: Array, mask: Mask | None, members: int, kept: int, seed: int, index: int) -> None:
+    def __init__(
+        self, observed: Array, mask: Mask | None, weights: Array | None, members: int, kept: int, seed: int, index: int
+    ) -> None:
         self.mask, self.kept = mask, kept
         u = self._masked(observed)
         self.quantile_levels = [central(level, members) for level in LEVELS]
         self.statistics = Statistics(u.shape, sorted({p for pair in self.quantile_levels for p in pair}))
-        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask)
+        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask, weights=weights)
         self.ranks = Ranks(u, seed, index)
         self.functional_ranks = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
         self.joint = channel_functionals(u[None], mask=mask)[0]
@@ -206,7 +208,7 @@ def summarise(
         sampling: sampling settings, such as steps=20.
     """
     begin = perf_counter()
-    observed, mask = observations(pairs), pairs.mask
+    observed, mask, weights = observations(pairs), pairs.mask, pairs.weights
     count = 1 if model.deterministic else members
     kept = min(count, max(SHOWN_MEMBERS, KEPT_FIELDS // len(pairs)))
     given = model.given(pairs.a, pairs.scalars)
@@ -215,7 +217,8 @@ def summarise(
     for inputs, _, values in given.stream(count, seed, start=start, **sampling):
         for i in np.unique(inputs):
             if current is None:
-                current = _Accumulator(observed[i], None if mask is None else mask[i], count, kept, seed, start + int(i))
+                seen = None if mask is None else mask[i]
+                current = _Accumulator(observed[i], seen, weights, count, kept, seed, start + int(i))
             current.add(values[inputs == i])
             if current.count == count:
                 results.append(current.result())

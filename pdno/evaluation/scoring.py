@@ -19,6 +19,7 @@ import numpy as np
 
 from .._typing import Array, Floats, Mask
 from ..data.arrays import check_finite
+from ..data.nodes import Nodes
 from ..data.pairs import Dataset, Pairs
 from ..data.split import some_rows
 from ..equation import Equation
@@ -83,6 +84,7 @@ class Evaluation:
     validation_novelty: Floats | None = None  # novelty scores of validation inputs
     conformal: dict[str, Conformal] = field(default_factory=dict)  # for "points" and "fields"
     noise: NoiseStructure | None = None  # None if residuals are zero
+    nodes: Nodes | None = None  # of the mesh that u is on; None for a grid
     joint: tuple[Floats, Floats] | None = None  # functionals of observations (sample, 3, channel), and bounds (2, sample, …)
 
 
@@ -150,6 +152,7 @@ def evaluate(
         validation_novelty=validation_novelty,
         spectra=spectra,
         axes=_axes(test),
+        nodes=test.nodes,
         noise=noise,
         joint=None if model.deterministic else (e.joint_observed, e.joint_bounds),
         **diagnostics,
@@ -180,22 +183,27 @@ def _masked(fields: Array, pairs: Pairs) -> Array:
     return fields if pairs.mask is None else np.where(pairs.mask, fields, 0.0)
 
 
+def _points(pairs: Pairs) -> dict[str, Any]:
+    """Return the mask and the weights of points, as scores take them; only nodes of a mesh have weights."""
+    return {"mask": pairs.mask, "weights": pairs.weights}
+
+
 def _accuracy(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
     """Score the mean and one member against the clean u."""
-    u, mask = test.u, test.mask
-    scores = {"rmse": rmse(e.mean, u, mask=mask)}
-    size = per_sample(np.square(u), mask=mask)
+    u, on = test.u, _points(test)
+    scores = {"rmse": rmse(e.mean, u, **on)}
+    size = per_sample(np.square(u), **on)
     predictions = {"mrle": e.mean} | ({"mrle_member": e.shown[:, 0]} if e.members > 1 else {})
     if len(data.train) and data.train.mask is None:
         average = data.train[some_rows(len(data.train), MEAN_PAIRS)].u.mean(axis=0)
         predictions["mrle_unconditional"] = np.broadcast_to(average, u.shape)
     for name, v in predictions.items() if size.any() else ():
-        scores[name] = mrle(v, u, mask=mask)
+        scores[name] = mrle(v, u, **on)
     if e.members > 1 and size.any() and not e.exact_mean:
         variance_of_mean = e.std**2 / e.members
-        square = per_sample((e.mean - u) ** 2 - variance_of_mean, mask=mask)
+        square = per_sample((e.mean - u) ** 2 - variance_of_mean, **on)
         scores["mrle_debiased"] = Score.root_of_ratio(square, size)
-    if data.equation is not None and mask is None:
+    if data.equation is not None and test.mask is None:
         scores |= _residuals(data.equation, e, test)
     return scores
 
@@ -211,18 +219,18 @@ def _residuals(equation: Equation, e: EnsembleSummary, test: Pairs) -> dict[str,
 
 def _distribution(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
     """Score members against observations."""
-    observed, mask = observations(test), test.mask
-    scores = {"crps": Score.mean(per_sample(e.crps, mask=mask)), "energy_score": Score.mean(e.energy)}
+    observed, on = observations(test), _points(test)
+    scores = {"crps": Score.mean(per_sample(e.crps, **on)), "energy_score": Score.mean(e.energy)}
     scores["spectral_distance"] = spectral_distance(e.spectrum, spectrum(_masked(observed, test)))
     if len(data.train) and data.train.mask is None:
         outputs = data.train[some_rows(len(data.train), UNCONDITIONAL_MEMBERS)].u
         scores["crps_unconditional"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
     if e.members > 1:
-        scores["nll"] = nll(e.mean, e.std, observed, mask=mask)
-        scores["mean_std"], scores["mstd"] = mean_std(e.std, mask=mask), mstd(e.std, e.members, mask=mask)
+        scores["nll"] = nll(e.mean, e.std, observed, **on)
+        scores["mean_std"], scores["mstd"] = mean_std(e.std, **on), mstd(e.std, e.members, **on)
         noise = known_noise(data)
         if noise is not None:
-            scores["std_noise_ratio"] = recovered(e.std, noise.std, mask=mask)
+            scores["std_noise_ratio"] = recovered(e.std, noise.std, mask=test.mask)
     return scores
 
 
@@ -230,16 +238,16 @@ def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
     """Return the CRPS of outputs (member, channel, *grid) for the observation of test pair i."""
     running = RunningCRPS(np.nan_to_num(observed))
     running.add(outputs)
-    return float(per_sample(running.value[None], mask=None if test.mask is None else test.mask[i : i + 1])[0])
+    return float(per_sample(running.value[None], **_points(test[i : i + 1]))[0])
 
 
 def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
     """Return the diagnostics of ranks as fields of `Evaluation`; add coverage, width and spread–skill ratio to the scores."""
-    mask, observed = test.mask, observations(test)
+    mask, observed, on = test.mask, observations(test), _points(test)
     for level in [level for level in LEVELS if e.members >= (1 + level) / (1 - level) - 1e-9]:
         inside = (np.abs(e.pit - 0.5) <= level / 2).astype(float)
-        scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, mask=mask))
-    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*e.interval(LEVEL), mask=mask)
+        scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, **on))
+    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*e.interval(LEVEL), **on)
     for k, name in enumerate(FUNCTIONALS):
         within = np.where(np.isnan(pit := e.joint_pit[:, k]), np.nan, np.abs(pit - 0.5) <= FUNCTIONAL_LEVEL / 2)
         scores[f"coverage_{100 * FUNCTIONAL_LEVEL:.0f}_{name}"] = Score.mean(np.nanmean(within, axis=1))
@@ -284,7 +292,7 @@ def _conformal(
     e: EnsembleSummary, c: EnsembleSummary, test: Pairs, calibration: Pairs, scores: dict[str, Score]
 ) -> dict[str, Conformal]:
     """Calibrate pointwise intervals and bands for whole fields on the ensembles c; score them on the test ensembles e."""
-    observed, mask = _masked(observations(test), test), test.mask
+    observed, mask, on = _masked(observations(test), test), test.mask, _points(test)
     fields = *c.interval(LEVEL), c.std, _masked(observations(calibration), calibration)
     present = np.ones(calibration.u.shape, dtype=bool) if calibration.mask is None else calibration.mask
     present = present & (present.sum(axis=0) >= MIN_CALIBRATION_PAIRS)  # points with fewer observations keep their intervals
@@ -293,8 +301,8 @@ def _conformal(
     points = Conformal.of(*fields, LEVEL, mask=present)
     low, high = points.apply(*e.interval(LEVEL), e.std)
     inside = (low <= observed) & (observed <= high)
-    scores["coverage_90_conformal"] = Score.mean(per_sample(inside.astype(float), mask=mask))
-    scores["width_90_conformal"] = sharpness(low, high, mask=mask)
+    scores["coverage_90_conformal"] = Score.mean(per_sample(inside.astype(float), **on))
+    scores["width_90_conformal"] = sharpness(low, high, **on)
     bands = Conformal.of(*fields, LEVEL, share=1.0, mask=present)
     low, high = bands.apply(*e.interval(LEVEL), e.std)
     inside = (low <= observed) & (observed <= high)

@@ -32,13 +32,17 @@ from .loop import Objective, Trained, train
 from .normalisation import Normalisation, Normalise
 from .settings import Training
 
-__all__ = ["NetworkOnPairs", "device_of", "elements_of", "normalise_of"]
+__all__ = ["NEEDS_GRID", "NetworkOnPairs", "device_of", "elements_of", "normalise_of"]
 
 TRAINING_SHARE = 0.9  # of the time that is left; the rest is for measurements
 VALIDATED = 256  # held-out pairs on which the validation loss is evaluated
 DEVICES = {"gpu": "cuda"}  # other names of devices
 PROJECTED = 8  # channels of an input of another dimension on the grid of u
 OWN = "own"  # stands in files for a module of the user
+NEEDS_GRID = (
+    "networks need a grid, and these fields are on the nodes of a mesh; use mean 'linear' or 'kernel' and law 'gaussian', "
+    "'resampled' or 'copula', or interpolate the fields to a grid"
+)
 
 Rows = NDArray[np.int64]
 
@@ -304,6 +308,8 @@ def normalise_of(normalise: Normalise | Sequence[Normalise]) -> tuple[Normalise,
 def _module(network: Any, spaces: Spaces, time: bool, seed: int) -> nn.Module:
     """Return a network for these spaces; a module of the user, which takes a on its own grid, gets no projection."""
     channels = spaces.u_shape[0]
+    if "node" in spaces.kind and not isinstance(network, nn.Module):
+        raise UserError(NEEDS_GRID)
     periodic = tuple(kind == "periodic" for kind in spaces.kind)
     if spaces.same_dimension or isinstance(network, nn.Module):
         return build(network, spaces.u_shape[1:], spaces.channels + time * channels, channels, time, seed, periodic)

@@ -1,15 +1,13 @@
 r"""Model selection for the mean: train candidates within the time budget, compare them on held-out pairs, give the reason.
 
-Candidates are tried from cheap to costly and compared by the mean absolute error on the held-out pairs, as a fraction of that
-of the training mean:
+Candidates are tried from cheap to costly and compared by the mean absolute error on held-out pairs / that of the training mean:
 
     constant → linear → kernel → screening of two or three networks → final training of the best one
 
 The networks are an FNO and a slim UNet; in two dimensions also an FNO with a local path, and all are small unless there is
 time for many steps of a large one.
 
-A network that has hardly started to learn during screening, while another one has, is screened for longer; networks whose
-errors are close share the remaining time.
+A network that has hardly started to learn, while another one has, is screened for longer; close ones share the remaining time.
 
 Selection stops early if nothing is left to learn: the predictions are exact, or the residuals are white noise (uncorrelated
 between neighbouring nodes and unrelated to the input there). Final training is skipped if the error extrapolated by
@@ -32,6 +30,7 @@ from ..errors import UserError
 from ..evaluation.principal import principal, without_leading
 from ..evaluation.whiteness import depends_on_input, is_uncorrelated
 from ..learning.budget import Terms
+from ..learning.network import NEEDS_GRID
 from ..learning.resume import session_seconds
 from ..symmetry import Own
 from .base import Mean
@@ -131,6 +130,7 @@ class MeanSelection:
     ) -> None:
         self.pairs, self.held_out, self.terms = pairs, held_out, terms
         self.symmetries, self.kind, self.learn_observed = symmetries, kind, learn_observed
+        self.on_nodes = "node" in kind
         self.budget = terms.left()
         self.trials: list[Trial] = []
         self.means: dict[str, Mean] = {}
@@ -158,7 +158,7 @@ class MeanSelection:
         """
         if len(held_out):
             self.train(Constant(symmetries=self.symmetries, kind=self.kind), "constant", self.terms)
-        self.closed_form("linear", Linear(), 1.0)
+        self.closed_form("linear", Linear(smooth=False if self.on_nodes else "auto"), 1.0)
         if (reason := self.finished(held_out)) is not None:
             return reason
         self.closed_form("kernel", Kernel(symmetries=self.symmetries, kind=self.kind), KERNEL_FRACTION)
@@ -202,6 +202,9 @@ class MeanSelection:
 
     def screen_networks(self) -> str | None:
         """Train each network for a short time; return why the selection ended, None if the better one may be trained longer."""
+        if self.on_nodes:
+            self.skip("networks", NEEDS_GRID)
+            return "it has the smallest error on held-out pairs"
         if len(self.pairs) < FEWEST_PAIRS:
             if any(name != "constant" for name in self.means):
                 return f"{len(self.pairs)} pairs are too few for networks"
@@ -236,8 +239,7 @@ class MeanSelection:
         close = [name for name in screened if screened[name] <= (CLOSE if left > 4 * screening else 1.0) * best]
         for name in close:
             try:
-                seconds = left / len(close)
-                is_short = self.is_short(name, seconds)
+                is_short = self.is_short(name, seconds := left / len(close))
                 terms = self.terms.below(f"{name}-small" if is_short else name).within(seconds)
                 self.train(self.network(name, is_short), name, terms)
             except UserError as error:  # such as a loss that is NaN
@@ -364,7 +366,8 @@ class MeanSelection:
         if self.is_exact(best):
             return "its predictions are exact up to rounding"
         residual = self.residuals[best]
-        white = is_uncorrelated(residual, held_out.mask) and not depends_on_input(residual, held_out)
+        near = held_out.along(residual), None if held_out.mask is None else held_out.along(held_out.mask)
+        white = is_uncorrelated(*near) and not depends_on_input(residual, held_out)
         return "its residuals are white noise" if white else None
 
     @staticmethod

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .._typing import Array, Ints
-from ..basis import Kind
+from ..basis import Kind, waves_of
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
@@ -124,7 +124,7 @@ class Network(Mean, AnyGrid):
         self.networks, self.regression = (net,), None
         if training.patience and held_out and held_out.mask is None and not (physics and physics.is_alone):
             prediction = _evaluated(net, held_out.a, held_out.scalars)
-            self.regression = Regression.of(held_out.u, prediction, tuple(kind == "periodic" for kind in spaces.kind))
+            self.regression = Regression.of(held_out.u, prediction, waves_of(spaces.kind))
         return self
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._typing import Array
+from ..basis import waves_of
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
@@ -73,7 +74,7 @@ def decompose(
         prediction, values = None, _without_rounding(values, some)
         if some.mask is not None:  # where u is missing, m(a) is not u − residual
             prediction = np.where(some.mask, some.u - values, mean(some.a, some.scalars))
-        return Residuals(some, values, elements, tuple(kind == "periodic" for kind in spaces.kind), prediction, components)
+        return Residuals(some, values, elements, waves_of(spaces.kind), prediction, components)
 
     own = mean if isinstance(mean, Componentwise) else None
     validation = None
@@ -110,7 +111,7 @@ def in_sample(mean: Mean, pairs: Pairs, spaces: Spaces, elements: Sequence[Symme
         spaces: those of the pairs.
         elements: of the group of symmetries.
     """
-    return Residuals(pairs, _residual(mean, pairs), elements, tuple(kind == "periodic" for kind in spaces.kind))
+    return Residuals(pairs, _residual(mean, pairs), elements, waves_of(spaces.kind))
 
 
 def _in_sample(

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from torch import nn
 
-from ..basis import Kind
+from ..basis import Kind, waves_of
 from ..data.meshes import Points
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
@@ -77,7 +77,8 @@ class PDNO(Surrogate):
         training: settings of the training loop.
         budget: seconds of training; default with mean="auto": ten minutes, unless `training` limits the updates.
         symmetries: exact symmetries of the operator, see `pdno.symmetry`; used by the mean, the scale and the network.
-        kind: of the grid's axes, "cell", "vertex", "periodic" or "left"; one for all or one each.
+        kind: of the grid's axes, "cell", "vertex", "periodic" or "left"; one for all or one each. An axis named "node", which
+            numbers the nodes of a mesh, has the kind "node".
 
     After `fit`, `leaderboard` lists the candidates for the mean, and `fit_summary` says what was selected and why.
 
@@ -185,7 +186,7 @@ class PDNO(Surrogate):
         """Learn the paper's model: a constant mean, the normalisation of u as S, and a diffusion of the normalised outputs."""
         mean = Constant(self.normalise[1], self.symmetries, self.kind).learn(pairs, held_out, terms)
         std = np.broadcast_to(mean.normalisation.std, (spaces.u_shape[0], *mean.normalisation.std.shape[1:]))
-        ones, periodic = np.ones((1,) * len(spaces.u_shape)), tuple(kind == "periodic" for kind in spaces.kind)
+        ones, periodic = np.ones((1,) * len(spaces.u_shape)), waves_of(spaces.kind)
         spread = Spread(Scale(std, ones, periodic, "scalar" if std[0].size == 1 else "point"))
         validation = None if held_out is None else in_sample(mean, held_out, spaces, elements)
         law = self._diffused(search_steps=False).with_spread(spread)

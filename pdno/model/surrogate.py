@@ -190,27 +190,25 @@ class Surrogate(ABC):
                 check_finite(part)
         validation = validation.in_random_order(seed) if validation else validation
         spaces = Spaces.of(pairs, channel, self.kind)
-        for part in (validation, log_pairs):
-            if part:
-                check_alike(pairs, part)
+        self.kind = spaces.kind if "node" in spaces.kind else self.kind  # all parts need it
+        for part in filter(None, (validation, log_pairs)):
+            check_alike(pairs, part)
         check_log(log_error, log_pairs or validation)
-        folder = None if run is None else Path(run)
-        terms = Terms(int(seed), folder, device, devices, precision, progress, deadline, log=self.log)
-        terms = replace(terms, log_error=float(log_error), log_pairs=log_pairs)
+        place = None if run is None else Path(run), device, devices, precision, progress, deadline
+        terms = Terms(int(seed), *place, log=self.log, log_error=float(log_error), log_pairs=log_pairs)
         is_long = self.budget is not None and self.budget >= THREADS_MEASURED and terms.single_process
         with suitable_threads() if is_long else nullcontext():
             law = self.learn_law(pairs, validation or None, spaces, terms)
         prints = pairs.fingerprints()
-        both = prints if validation is None else np.concatenate([prints, validation.fingerprints()])
         facts = {"version": __version__, "seed": terms.seed, "pairs": len(pairs)}
         facts |= {"updates": sum(network.updates for network in law.residual.networks)}
-        transfer = Transfer.of(law.mean, validation or pairs, spaces)
+        transfer = None if "node" in spaces.kind else Transfer.of(law.mean, validation or pairs, spaces)
         self.law = replace(
             law,
             transfer=transfer,
-            summary=(*([note] if note else []), *law.summary, transfer.describe()),
+            summary=(*([note] if note else []), *law.summary, *([] if transfer is None else [transfer.describe()])),
             novelty=Novelty.halves(pairs.a, pairs.scalars, prints if pairs.group is None else pairs.group),
-            fingerprints=np.unique(both),
+            fingerprints=np.unique(prints if validation is None else np.append(prints, validation.fingerprints())),
             history=law.history or tuple(row for network in law.residual.networks for row in network.history),
             provenance={**facts, **law.provenance},
         )

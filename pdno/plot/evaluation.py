@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 from numpy.typing import ArrayLike
 
 from .style import (
@@ -19,9 +20,10 @@ from .style import (
     curve,
     diagonal,
     ink,
+    is_line,
     keys,
     limits,
-    nodes,
+    meshed,
     plane,
     sheet,
     themed,
@@ -141,18 +143,20 @@ def spectra(
 
 
 @themed
-def coverage_map(coverage: ArrayLike, level: float, *, x: Coordinates | None = None, theme: Theme = "light") -> Figure:
+def coverage_map(
+    coverage: ArrayLike, level: float, *, x: Coordinates | Triangulation | None = None, theme: Theme = "light"
+) -> Figure:
     """Plot the coverage of intervals at each node.
 
     Args:
         coverage: fraction of observations inside, (channel, *grid).
         level: nominal level of the intervals.
-        x: nodes of the axis, or of each axis.
+        x: nodes of the axis, or of each axis; a triangulation for the nodes of a mesh.
         theme: "light" or "dark".
     """
     values = plane(coverage)
-    along = nodes(x, values.shape)
-    if values.ndim == 1:
+    along = meshed(x, values.shape)
+    if is_line(along):
         figure, ((axes,),) = sheet(1, 1, width=6.5, height=3)
         curve(axes, along[0], values, 0, "measured")
         axes.axhline(level, color=ink(), linestyle="--", linewidth=1, label=f"nominal: {100 * level:g} %")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 from numpy.typing import ArrayLike
 
 from .._typing import Floats
@@ -17,6 +18,7 @@ from .style import (
     INPUT,
     OUTPUT,
     Coordinates,
+    Meshed,
     Theme,
     around,
     band,
@@ -24,13 +26,16 @@ from .style import (
     chart,
     curve,
     ink,
+    is_line,
     keys,
     limits,
+    meshed,
     nodes,
     plane,
     sheet,
     themed,
     tidy,
+    triangulation,
 )
 
 __all__ = ["bands", "fields", "pairs", "preview"]
@@ -83,22 +88,23 @@ def preview(data: Dataset, count: int = 4, *, theme: Theme = "light") -> Figure:
         values = [plane(field[:1]) for field in getattr(data.train, name)[:count]]
         labels = data.train.xarray.coords.get(str(data.train.xarray[name].dims[-1]))
         x = labels.values if labels is not None and labels.dtype.kind in "iuf" and values[0].ndim == 1 else None
-        _row(row, values, nodes(x, values[0].shape), INPUT if name == "a" else OUTPUT)
+        triangles = None if data.train.nodes is None else triangulation(data.train.nodes)
+        _row(row, values, meshed(triangles or x, values[0].shape), INPUT if name == "a" else OUTPUT)
         row[0].set_ylabel(name)
     for column, each in enumerate(axes[0]):
         each.set_title(f"pair {column}")
     return figure
 
 
-def _row(row: Sequence[Axes], values: Sequence[Floats], along: list[Floats], colours: str) -> None:
+def _row(row: Sequence[Axes], values: Sequence[Floats], along: Meshed, colours: str) -> None:
     """Draw lines, or maps with a shared colour scale."""
     for axes, field in zip(row, values, strict=True):
-        if field.ndim == 1:
+        if is_line(along):
             curve(axes, along[0], field, 0)
             tidy(axes, along[0])
         else:
             mesh = chart(axes, along, field, colours, limits(*values))
-    if values[0].ndim > 1:
+    if not is_line(along):
         bar(mesh, row[-1])
 
 
@@ -113,7 +119,7 @@ def fields(
     std: ArrayLike,
     members: Sequence[ArrayLike] | Floats = (),
     *,
-    x: Coordinates | None = None,
+    x: Coordinates | Triangulation | None = None,
     observed: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
@@ -128,7 +134,7 @@ def fields(
         mean: predicted mean.
         std: predicted standard deviation.
         members: ensemble members; at most three are shown.
-        x: nodes of the axis, or of each axis.
+        x: nodes of the axis, or of each axis; a triangulation for the nodes of a mesh.
         observed: noisy observation of u.
         lower: 5 % quantile; default: mean − 1.64 std.
         upper: 95 % quantile; default: mean + 1.64 std.
@@ -142,7 +148,8 @@ def fields(
     for name, value in {**like_u, **more}.items():
         if value.shape != shape:
             raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; pass both on one grid")
-    figure = (_lines if len(shape) == 1 else _maps)(None if a is None else plane(a), like_u, more, nodes(x, shape))
+    given_a, along = None if a is None else plane(a), meshed(x, shape)
+    figure = _lines(given_a, like_u, more, along) if is_line(along) else _maps(given_a, like_u, more, along)
     if title:
         figure.suptitle(title)
     return figure
@@ -175,7 +182,7 @@ def _lines(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Fl
     return figure
 
 
-def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: list[Floats]) -> Figure:
+def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: Meshed) -> Figure:
     """Draw maps with the scale of u (top), and input, error and std with their own scales (bottom)."""
     shown = dict(list(like_u.items())[:MAPS])
     own = {"std": (more["std"], INPUT, limits(more["std"]))}
@@ -198,10 +205,10 @@ def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Flo
     return figure
 
 
-def _input(axes: Axes, a: Floats, along: list[Floats]) -> None:
+def _input(axes: Axes, a: Floats, along: Meshed) -> None:
     """Draw the input, at the nodes of the output if the shapes agree."""
-    same = a.shape == tuple(len(axis) for axis in along)
-    _row([axes], [a], along if same else nodes(None, a.shape), INPUT)
+    shape = along.x.shape if isinstance(along, Triangulation) else tuple(len(axis) for axis in along)
+    _row([axes], [a], along if a.shape == shape else nodes(None, a.shape), INPUT)
     axes.set(title="input a", xlabel="x" if a.ndim == 1 else "")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 from numpy.typing import ArrayLike
 
 from .._typing import Floats
@@ -18,9 +19,10 @@ from .style import (
     colour,
     curve,
     ink,
+    is_line,
     keys,
     limits,
-    nodes,
+    meshed,
     plane,
     sheet,
     themed,
@@ -40,17 +42,17 @@ Estimates = Mapping[str, tuple[ArrayLike, ArrayLike]]  # name of a source → va
 
 
 @themed
-def noise_std(std: Estimates, *, x: Coordinates | None = None, theme: Theme = "light") -> Figure:
+def noise_std(std: Estimates, *, x: Coordinates | Triangulation | None = None, theme: Theme = "light") -> Figure:
     """Plot the standard deviation of the noise at each node, with ± 2 standard errors in one dimension.
 
     Args:
         std: for each of "residuals", "members" and "truth": standard deviations (channel, *grid), and their errors.
-        x: nodes of the axis, or of each axis.
+        x: nodes of the axis, or of each axis; a triangulation for the nodes of a mesh.
         theme: "light" or "dark".
     """
     fields = {name: (plane(value), plane(error)) for name, (value, error) in std.items()}
-    along = nodes(x, next(iter(fields.values()))[0].shape)
-    if len(along) == 1:
+    along = meshed(x, next(iter(fields.values()))[0].shape)
+    if is_line(along):
         figure, ((axes,),) = sheet(1, 1, width=5, height=3.2)
         for name, (value, error) in fields.items():
             k, line = STYLES[name]

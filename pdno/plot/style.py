@@ -10,18 +10,20 @@ the middle slice of the last one.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeGuard
 
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.tri import Triangulation
 from numpy.typing import ArrayLike
 
 from .._typing import Floats
+from ..data.nodes import Nodes
 from ..errors import UserError, nearest
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "OUTPUT",
     "PALETTE",
     "Coordinates",
+    "Meshed",
     "Theme",
     "around",
     "band",
@@ -40,17 +43,22 @@ __all__ = [
     "curve",
     "diagonal",
     "ink",
+    "is_line",
     "keys",
     "limits",
+    "meshed",
     "nodes",
     "plane",
     "sheet",
     "themed",
     "tidy",
+    "triangulation",
 ]
 
 Coordinates = ArrayLike | Sequence[ArrayLike]
 """Nodes of the one axis, or of each axis."""
+Meshed = list[Floats] | Triangulation
+"""Nodes of each axis, or the triangles of a mesh."""
 Theme = Literal["light", "dark"]
 P = ParamSpec("P")
 
@@ -135,6 +143,35 @@ def plane(field: ArrayLike) -> Floats:
     return first[..., first.shape[2] // 2] if first.ndim == 3 else first
 
 
+def triangulation(mesh: Nodes) -> Triangulation | None:
+    """Return the triangles of a mesh to draw; None for nodes on a line.
+
+    A mesh in three dimensions is seen from above: triangles, or the surface of tetrahedra, from the lowest to the highest.
+    """
+    if mesh.dim == 1:
+        return None
+    x, y, faces = mesh.points[:, 0], mesh.points[:, 1], mesh.cells
+    if faces.shape[1] == 4:
+        every = np.sort(faces[:, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]].reshape(-1, 3), axis=1)
+        unique, count = np.unique(every, axis=0, return_counts=True)
+        faces = unique[count == 1]
+    if faces.shape[1] != 3:
+        return Triangulation(x, y)
+    return Triangulation(x, y, faces[np.argsort(mesh.points[faces, -1].mean(axis=1))] if mesh.dim == 3 else faces)
+
+
+def is_line(along: Meshed) -> TypeGuard[list[Floats]]:
+    """Return whether fields with these coordinates are drawn as lines."""
+    return isinstance(along, list) and len(along) == 1
+
+
+def meshed(x: Coordinates | Triangulation | None, shape: tuple[int, ...]) -> Meshed:
+    """Return `nodes`, or a triangulation as it is, if values of this shape are on its nodes."""
+    if isinstance(x, Triangulation):
+        return x if shape == x.x.shape else nodes(None, shape)
+    return nodes(x, shape)
+
+
 def nodes(x: Coordinates | None, shape: tuple[int, ...]) -> list[Floats]:
     """Return coordinates along each axis of a plane; the indices of the nodes if x is None.
 
@@ -196,18 +233,25 @@ def diagonal(axes: Axes, low: float, high: float, above: str, below: str) -> Non
     axes.text(0.96, 0.04, below, transform=axes.transAxes, ha="right", va="bottom", bbox=box)
 
 
-def chart(axes: Axes, x: Sequence[Floats], values: Floats, colours: str, span: tuple[float, float] | None = None) -> QuadMesh:
-    """Draw a map of values (first axis, second axis), the first axis horizontal; non-finite values are left blank."""
+def chart(axes: Axes, x: Meshed, values: Floats, colours: str, span: tuple[float, float] | None = None) -> Collection:
+    """Draw a map of values (first axis, second axis), the first axis horizontal; non-finite values are left blank.
+
+    With a triangulation, values (node,) are interpolated linearly in each triangle.
+    """
     low, high = limits(values) if span is None else span
-    shown = np.ma.masked_invalid(values.T)
-    mesh = axes.pcolormesh(x[0], x[1], shown, shading="nearest", cmap=colours, vmin=low, vmax=high, rasterized=True)
+    colouring: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "rasterized": True}
+    if isinstance(x, Triangulation):
+        mesh: Collection = axes.tripcolor(x, np.nan_to_num(values, nan=low), shading="gouraud", **colouring)
+        x = [x.x, x.y]
+    else:
+        mesh = axes.pcolormesh(x[0], x[1], np.ma.masked_invalid(values.T), shading="nearest", **colouring)
     axes.set(xticks=[], yticks=[])
     sides = [float(np.ptp(axis)) or 1.0 for axis in x]
     axes.set_box_aspect(float(np.clip(sides[1] / sides[0], 0.5, 2)))
     return mesh
 
 
-def bar(mesh: QuadMesh, axes: Axes, label: str = "") -> Axes:
+def bar(mesh: Collection, axes: Axes, label: str = "") -> Axes:
     """Draw the colour bar of a map to its right; return its axes."""
     side = axes.inset_axes((1.04, 0.02, 0.05, 0.96))
     colours = axes.figure.colorbar(mesh, cax=side, ticks=MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]), label=label)

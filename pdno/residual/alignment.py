@@ -38,7 +38,7 @@ class Alignment:
     matrices: Array
 
     @classmethod
-    def of(cls, errors: Array, fields: Array, periodic: tuple[bool, ...]) -> Self:
+    def of(cls, errors: Array, fields: Array, periodic: tuple[bool | None, ...]) -> Self:
         """Return the alignment of errors of held-out pairs with their fields, (sample, channel, *grid).
 
         With A, errors of other pairs have the same second moments of artanh c.

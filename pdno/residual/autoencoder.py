@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from .._typing import Array
+from ..basis import waves_of
 from ..data.spaces import Spaces
 from ..draw import generator
+from ..errors import UserError
 from ..evaluation.bands import Regression
 from ..evaluation.principal import principal, stride
 from ..learning.budget import Terms
 from ..learning.loop import Objective
-from ..learning.network import NetworkOnPairs
+from ..learning.network import NEEDS_GRID, NetworkOnPairs
 from ..learning.normalisation import Normalisation
 from ..learning.settings import Rows, Training
 from ..nn.bottleneck import COMPONENTS, Bottleneck, LinearBottleneck
@@ -90,7 +92,7 @@ class Autoencoder:
             new._train(residuals, held_out, terms, training)
         if held_out is not None and held_out.mask is None:
             rest = new.encoded(held_out)[1]
-            new.regression = Regression.of(held_out.values, held_out.values - rest, _periodic(inner))
+            new.regression = Regression.of(held_out.values, held_out.values - rest, waves_of(inner.kind))
         return new
 
     def _train(self, residuals: Residuals, held_out: Residuals | None, terms: Terms, training: Training | None) -> None:
@@ -193,9 +195,7 @@ class Autoencoder:
 def _module(spaces: Spaces, latents: int, kind: str, seed: int) -> Bottleneck | LinearBottleneck:
     if kind == LINEAR:
         return LinearBottleneck(spaces.u_shape[1:], spaces.channels, spaces.u_shape[0], latents)
+    if "node" in spaces.kind:
+        raise UserError(NEEDS_GRID)
     sizes = {"in_channels": spaces.channels + latents, "out_channels": spaces.u_shape[0], "latents": latents}
-    return Bottleneck(spaces.u_shape[1:], **sizes, kind=kind, seed=seed, periodic=_periodic(spaces))
-
-
-def _periodic(spaces: Spaces) -> tuple[bool, ...]:
-    return tuple(kind == "periodic" for kind in spaces.kind)
+    return Bottleneck(spaces.u_shape[1:], **sizes, kind=kind, seed=seed, periodic=tuple(map(bool, waves_of(spaces.kind))))

@@ -356,10 +356,10 @@ class LawSelection:
         if not residuals.representative:
             return "those of the training pairs are not representative, as the mean is overfitted"
         r = spread.normalised(residuals.train, self.terms.seed, "train")
-        mask, values = residuals.train.pairs.mask, residuals.train.values
+        pairs, values = residuals.train.pairs, residuals.train.values
         if (
             spread.is_homoscedastic
-            and looks_gaussian(r, mask)
+            and looks_gaussian(pairs.along(r), None if pairs.mask is None else pairs.along(pairs.mask))
             and components_look_gaussian(values[: max(FEWEST_TESTED, TESTED_VALUES // values[0].size)])
         ):
             return "they pass all tests of white, homoscedastic Gaussian noise"

@@ -28,7 +28,8 @@ FEWEST_GROUPS = 20  # independent fields
 HALVES = 500  # independent fields from which two folds suffice
 FOLDS = 5
 MOST_COMPONENTS = 1024  # columns of V
-MOST_VALUES = 2**20  # of V
+MOST_VALUES = 2**20  # of V, if there are more than FEW_COMPONENTS
+FEW_COMPONENTS = 64  # that fields of any size may have
 MOST_FIELDS = 2048  # from which Ĉ is estimated, if a field has more values than that, or than there are fields
 CONFIDENCE = 0.975  # quantile of the error of a difference of likelihoods
 TINY = 1e-300
@@ -164,7 +165,7 @@ def _regularised(variances: Array, size: int, shrinkage: float, threshold: float
     every = np.full(size, shrinkage)
     every[: len(variances)] += (1 - shrinkage) * variances
     away = np.abs(np.log(every[: len(variances)] / np.median(every)))
-    most = min(MOST_COMPONENTS, max(1, MOST_VALUES // size))
+    most = min(MOST_COMPONENTS, max(FEW_COMPONENTS, MOST_VALUES // size))
     kept = np.sort(np.argsort(-away, kind="stable")[: min(most, int((away > threshold).sum()))])
     others = size - len(kept)
     rest = (every.sum() - every[kept].sum()) / others if others else 1.0

@@ -7,7 +7,7 @@ With missing values the spectrum of correlated errors is that of the observed pa
 expectation maximisation with the Gaussian conditional distribution (`pdno.residual.gaps`) as long as that is affordable.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from scipy.ndimage import distance_transform_edt
 from scipy.stats import t as student
 
 from .._typing import Array, Floats, Mask
-from ..basis import diagonal, modes
+from ..basis import Waves, diagonal, modes
 from ..data.split import folds
 from ..errors import UserError, nearest
 from ..evaluation.dependence import stderr_of_mean
@@ -48,7 +48,7 @@ def estimate_scale(
     residuals: Array,
     kind: Kind | Literal["auto"] | str = "auto",
     mask: Array | None = None,
-    periodic: Sequence[bool] | None = None,
+    periodic: Waves | None = None,
     group: Array | None = None,
 ) -> Scale:
     """Estimate S from residuals.
@@ -58,7 +58,7 @@ def estimate_scale(
         kind: "auto" selects the simplest kind that no other one beats by held-out Gaussian likelihood, "scalar" if there are
             few samples.
         mask: True where residuals are observed.
-        periodic: whether each axis is periodic; default: none is.
+        periodic: whether each axis is periodic, None for nodes of a mesh; default: none is.
         group: a label for each sample; samples of a group are not independent.
 
     Raises:
@@ -86,19 +86,19 @@ class _Data:
 
     values: NDArray[Any]
     observed: Mask | None  # None if all are
-    periodic: tuple[bool, ...]
+    periodic: tuple[bool | None, ...]
     group: Rows
     unit: Floats  # (channel, 1, …), largest values: squares of values/unit neither vanish nor overflow
     zero: Mask  # (channel, *grid)
 
     @classmethod
-    def of(cls, values: Any, mask: Any, periodic: Sequence[bool] | None, group: Any) -> "_Data":
+    def of(cls, values: Any, mask: Any, periodic: Waves | None, group: Any) -> "_Data":
         """Check the residuals; determine their units, and the nodes where they are always zero."""
         values = np.asarray(values)
         if not 3 <= values.ndim <= 5 or not values.size:
             raise UserError(f"residuals have the shape {values.shape}, expected (sample, channel, *grid) of one to three axes")
         observed, axes = observed_mask(values, mask), values.ndim - 2
-        waves = tuple(bool(p) for p in (periodic if periodic is not None else (False,) * axes))
+        waves = tuple(p if p is None else bool(p) for p in (periodic if periodic is not None else (False,) * axes))
         if len(waves) != axes:
             raise UserError(f"periodic = {waves} has {len(waves)} axes, residuals have {axes}; give True or False for each")
         labels = np.arange(len(values)) if group is None else np.asarray(group)
@@ -118,7 +118,9 @@ class _Data:
 
     @property
     def obstacle(self) -> str:
-        """Reason why correlated errors cannot be estimated; empty if they can."""
+        """Reason why errors that are correlated in modes cannot be estimated; empty if they can."""
+        if None in self.periodic:
+            return "fields on the nodes of a mesh, which have no modes"
         points = self.zero[0].size
         most = max(int(zero.sum()) % points for zero in self.zero)
         return f"{most} nodes that are always 0, expected at most {GAPS // points}" if most * points > GAPS else ""

@@ -98,7 +98,7 @@ class Residuals:
         pairs: inputs, outputs, mask and groups.
         values: u − m(a), zero where u is missing, (sample, channel, *grid).
         elements: of the group of symmetries, which act on residuals linearly; empty for none.
-        periodic: whether each axis of the grid is periodic.
+        periodic: whether each axis of the grid is periodic, None for nodes of a mesh.
         prediction: m(a), (sample, channel, *grid); default: u − values, and 0 where u is missing.
         components: posterior of the mean, out of fold for training pairs; None if it has none.
     """
@@ -106,7 +106,7 @@ class Residuals:
     pairs: Pairs
     values: Array
     elements: Sequence[Symmetry] = ()
-    periodic: tuple[bool, ...] = ()
+    periodic: tuple[bool | None, ...] = ()
     prediction: Array | None = None
     components: Components | None = None
 
@@ -127,7 +127,7 @@ class Residuals:
     @property
     def spaces(self) -> Spaces:
         """The grids of a and u."""
-        kinds: list[Kind] = ["periodic" if p else "cell" for p in self.periodic]
+        kinds: list[Kind] = ["node" if p is None else "periodic" if p else "cell" for p in self.periodic]
         return Spaces.of(self.pairs, kind=kinds or "cell")
 
     @property

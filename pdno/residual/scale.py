@@ -44,7 +44,7 @@ class Scale:
     Args:
         point: d, (channel, *grid) or (channel, 1, …); 0 where residuals are always 0.
         mode: s, (channel, *grid), the same for k and −k on periodic axes; ones of shape (1, 1, …) for independent errors.
-        periodic: whether each axis is periodic.
+        periodic: whether each axis is periodic, None for nodes of a mesh, which have no modes.
         kind: see the table above.
 
     >>> scale = Scale(np.full((1, 1), 0.1), np.ones((1, 1)), (False,), "scalar")
@@ -56,7 +56,7 @@ class Scale:
 
     point: Floats
     mode: Floats
-    periodic: tuple[bool, ...]
+    periodic: tuple[bool | None, ...]
     kind: Kind
 
     def inverse_sqrt(self, values: Array) -> Floats:
@@ -205,7 +205,7 @@ class Scale:
         if (kind := state.settings.get("kind")) not in KINDS:
             raise UserError(f"a residual scale has the kind {kind!r}, expected one of {', '.join(KINDS)}; save the model again")
         point, mode = (np.array(state.arrays[name], np.float64) for name in ("point", "mode"))
-        return cls(point, mode, tuple(bool(p) for p in state.settings["periodic"]), kind)
+        return cls(point, mode, tuple(None if p is None else bool(p) for p in state.settings["periodic"]), kind)
 
     def describe(self) -> str:
         """Describe S in a few words."""

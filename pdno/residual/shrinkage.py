@@ -60,7 +60,7 @@ def spectrum(power: Floats, samples: float, periodic: Waves) -> Floats:
     wanted = (ENOUGH / squares.max()) ** (1 / len(periodic))
     if wanted > 1:
         half = int(np.ceil((wanted - 1) / 2))
-        widths = [_width(n, wave, half) for n, wave in zip(power.shape[1:], periodic, strict=True)]
+        widths = [_width(n, bool(wave), half) for n, wave in zip(power.shape[1:], periodic, strict=True)]
         size = np.asarray(reduce(np.multiply.outer, [2 * h + 1 for h in widths]), np.float64)
         power = shrunk(power, np.broadcast_to(squares, power.shape), lambda x: _boxes(x, widths), size)
     return np.asarray(np.sqrt(power / power.mean(axis=grid, keepdims=True)))

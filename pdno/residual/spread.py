@@ -57,8 +57,20 @@ class Spread:
         spread = with_scale(kind)
         if kind != "auto" or residuals.mask is not None:
             return spread
-        possible = [spread] if spread.scale.independent else [spread, with_scale("point")]
+        some = [spread] if spread.scale.independent else [spread, with_scale("point")]
+        possible = [(each, each.std) for each in some]
+        if residuals.pairs.weights is not None and residuals.pairs.nodes is not None:
+            possible.append((with_scale("scalar")._weighted(residuals.pairs.nodes.roots), spread.std))
         return _with_covariance(spread, possible, copies, groups)
+
+    def _weighted(self, roots: Array) -> "Spread":
+        """Return the spread in whose r principal components are orthogonal in the inner product of the weights of nodes.
+
+        Args:
+            roots: √w of each node, (node,).
+        """
+        point = np.broadcast_to(self.scale.point, np.broadcast_shapes(self.scale.point.shape, roots.shape))
+        return replace(self, scale=replace(self.scale, point=point / roots, kind="point"))
 
     def with_channels(self, residuals: Residuals) -> "Spread":
         """Return the spread with the correlation of channels of these residuals, where it is significant.
@@ -189,15 +201,15 @@ class Spread:
         return cls(Scale.from_state(state.parts["scale"]), t, state.arrays.get("channels"), c)
 
 
-def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, groups: Ints | None) -> Spread:
-    """Return the best of some spreads with a C of its own; the first if none is better than chance allows."""
+def _with_covariance(spread: Spread, possible: Sequence[tuple[Spread, Array]], values: Array, groups: Ints | None) -> Spread:
+    """Return the best of some spreads with a C of its own and a given std; `spread` if none is better than chance allows."""
     labels = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
     shape = values.shape[1:]
     squares = np.square(spread.white(values)).reshape(len(values), -1).sum(axis=1)
     alone = -0.5 * spread.scale.rank(shape) * np.log(np.maximum(squares, TINY)) - spread._volume(shape)
     usual = np.bincount(labels, alone)
     best, most = spread, -np.inf
-    for each in possible:
+    for each, std in possible:
         if not each.scale.independent and not (each.scale.point > 0).all():
             continue  # the null space of S is not that of C
         r = each.white(values)
@@ -207,7 +219,7 @@ def _with_covariance(spread: Spread, possible: Sequence[Spread], values: Array, 
         if likelihood.sum() > most and is_better(likelihood, usual):
             covariance = Covariance.of(r, *held_out.settings)
             if len(covariance.variances):
-                best, most = replace(each, covariance=covariance)._with_std(each.std), float(likelihood.sum())
+                best, most = replace(each, covariance=covariance)._with_std(std), float(likelihood.sum())
     return best
 
 

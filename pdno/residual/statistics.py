@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .._typing import Array
+from ..basis import waves_of
 from ..data.spaces import Spaces
 from ..draw import generator
 from ..errors import UserError
@@ -174,9 +175,9 @@ class Statistics(ResidualLaw, Expectation):
         return z, np.where(self.live, rest, 0.0)
 
     @property
-    def periodic(self) -> tuple[bool, ...]:
+    def periodic(self) -> tuple[bool | None, ...]:
         """Whether each axis is periodic."""
-        return tuple(kind == "periodic" for kind in self._spaces.kind)
+        return waves_of(self._spaces.kind)
 
     @property
     def bands(self) -> Bands:

@@ -267,6 +267,7 @@ def _save_arrays(path: Path, e: Evaluation, more: dict[str, Array]) -> None:
     plain = {"coverage_map": e.coverage_map, "novelty": e.novelty, "validation_novelty": e.validation_novelty}
     arrays |= {name: values for name, values in plain.items() if values is not None}
     arrays |= {f"axis.{name}": nodes for name, nodes in e.axes.items()}
+    arrays |= {} if e.nodes is None else e.nodes.coordinates()
     for case in e.cases:
         fields = {key: value for key, value in vars(case).items() if isinstance(value, np.ndarray)}
         arrays |= {f"case.{case.title}.{key}": np.asarray(value, dtype=np.float32) for key, value in fields.items()}

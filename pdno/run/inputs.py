@@ -12,7 +12,7 @@ from ..data import store
 from ..data.formats import Contents, contents
 from ..data.open import file_dims, open_selected
 from ..data.pairs import Dataset, Pairs, aligned
-from ..data.parameters import is_table, read_parameters
+from ..data.parameters import PARAMETER, is_table, read_parameters
 from ..data.selection import CHANNEL, SAMPLE, Selection, arrange, pick, pick_scalars
 from ..data.spaces import Spaces
 from ..errors import UserError
@@ -57,6 +57,8 @@ def inputs_of(
     if named is None and recorded["dims"] is not None:
         named = same_dims(values.shape, Selection(name, name, recorded["dims"]).dims_of("a"), spaces.a_shape[1:], name)
         tell(f"{name} of {path.name} is read as {','.join(named or ())}, as in training; --dims overrides this")
+    if named == (SAMPLE, PARAMETER):
+        return None, values
     if named is not None:
         values = aligned(arrange(values, named, name), spaces.a_axes)[0]
     if s is None:

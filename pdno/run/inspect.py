@@ -17,10 +17,11 @@ from .._typing import Array, Ints
 from ..data import store
 from ..data.findings import Finding, check
 from ..data.formats import Contents, contents
-from ..data.open import open_file
+from ..data.nodes import NODE, raster
+from ..data.open import open_file, table_in
 from ..data.pairs import Dataset, Pairs, open_store
 from ..data.parameters import read_parameters
-from ..data.selection import Selection, float_type
+from ..data.selection import SAMPLE, Selection, float_type
 from ..data.suggest import complete, obstacle, with_dims
 from ..errors import UserError
 from ..work.engine import memory_allowed
@@ -65,6 +66,7 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
         console.print("The file is large: ranges (≈) and findings are those of rows from its beginning, middle and end.")
     for note in (*file.notes, *_types(file)):
         console.print(f"note: {note}", soft_wrap=True, markup=False)
+    selection = table_in(path) if selection is None else selection
     table = None if selection is None or selection.parameters is None else read_parameters(selection.parameters)
     chosen = _choose(console, file, selection, 0 if table is None else len(table))
     if chosen is None:
@@ -152,7 +154,7 @@ def _table(file: Contents, part: Contents) -> Table:
 def _types(file: Contents) -> Iterator[str]:
     """Yield notes on arrays whose type is converted."""
     for entry in file.entries.values():
-        if len(entry.shape) > 1 and entry.dtype.kind in "biu":
+        if len(entry.shape) > 1 and entry.dtype.kind in "biu" and SAMPLE in (entry.dims or (SAMPLE,)):
             values = "booleans" if entry.dtype.kind == "b" else "whole numbers"
             yield f"{entry.name!r} holds {values}, converted to {float_type(entry.dtype)}"
         if not entry.dtype.isnative:
@@ -180,7 +182,8 @@ def _show(console: Console, data: Dataset, plot: Path | None) -> list[Finding]:
     for name in ("u",) if data.train.without_field else ("a", "u"):
         values = getattr(data.train, name)[0]
         console.print(f"\n{name} of the first pair{f', first of {len(values)} channels' if len(values) > 1 else ''}:")
-        console.print(sketch(values[0]), markup=False, highlight=False)
+        nodes = data.train.nodes if data.train.xarray[name].dims[-1] == NODE else None
+        console.print(sketch(values[0] if nodes is None else raster(nodes, values[0])), markup=False, highlight=False)
     if plot is not None:
         from ..plot.forecasts import preview
 

@@ -136,7 +136,7 @@ def noise_table(contents: Mapping[str, Any]) -> Table | None:
 Drawings = list[tuple[Callable[[Any], Figure], str]]  # functions of the theme, with captions
 
 
-def drawings(arrays: Mapping[str, Array], axes: list[Array]) -> Drawings:
+def drawings(arrays: Mapping[str, Array], axes: Any) -> Drawings:
     """Return the figures of the noise, as far as the arrays exist."""
     found: Drawings = []
     std = _estimates(arrays, "std")

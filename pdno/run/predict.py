@@ -58,7 +58,7 @@ def predict(
     Args:
         run: folder of the run.
         file: inputs, or a table of parameters if the model has no other inputs; default: the data of the run.
-        out: store to write.
+        out: store to write; a name with the suffix .vtu or .vtk for meshes.
         members: number of members for each input; "auto" for a Monte-Carlo error of mean and std below 3 % of the std.
         quantiles: levels in [0, 1].
         seed: of the members.
@@ -109,8 +109,8 @@ def predict(
                 store.write(partial, group, first, given_scalars | _values(p, levels, conformal, bounds))
             if progress is not None:
                 progress(end * count, len(inputs) * count)
-    predicted: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
-    return predicted
+    opened: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
+    return opened
 
 
 def _values(p: Prediction, levels: tuple[float, ...], conformal: Conformal | None, bounds: tuple[float, ...]) -> dict[str, Any]:
@@ -146,4 +146,5 @@ def _layout(
     if spaces.scalars:
         meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
         arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
-    return store.Layout({"": count}, {"": arrays}, {"": spaces.coordinates}, {"pdno": provenance}, BLOCK_INPUTS)
+    along = spaces.coordinates | ({} if spaces.nodes is None else spaces.nodes.coordinates())
+    return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS)

@@ -26,10 +26,12 @@ from rich.text import Text
 
 from .. import __version__, plot
 from .._typing import Array
+from ..data.nodes import Nodes
 from ..errors import UserError
 from ..evaluation.scoring import LEVEL
 from ..evaluation.verdict import rounded
 from ..learning.resume import read_rows
+from ..plot.style import triangulation
 from ..work.files import replacing
 from ..work.folder import RunFolder
 from . import results
@@ -248,7 +250,9 @@ Drawings = list[tuple[Callable[[Any], Figure], str]]  # functions of the theme, 
 
 def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Return the groups of figures."""
-    axes = [values for name, values in arrays.items() if name.startswith("axis.")]
+    axes: Any = [values for name, values in arrays.items() if name.startswith("axis.")]
+    if (mesh := Nodes.of(arrays)) is not None:
+        axes, arrays = triangulation(mesh) or axes, _at_end(arrays, len(mesh.points))
     groups = {
         "Predictions": ("", _cases(contents, arrays, axes)),
         "Calibration": (
@@ -276,6 +280,13 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
     ]
 
 
+def _at_end(arrays: Mapping[str, Array], count: int) -> dict[str, Array]:
+    """Return fields on the nodes of a mesh at the last place of other axes, (…, channel, node), such as the last time."""
+    other = {name: v.ndim - 2 - name.endswith(".members") for name, v in arrays.items() if v.shape[-1:] == (count,)}
+    index: Any = (..., *(-1,) * max(other.values(), default=0), slice(None))
+    return {name: v[index] if name in other else v for name, v in arrays.items()}
+
+
 def _themed(draw: Callable[[Any], Figure], caption: str) -> dict[str, Any]:
     """Return a figure in the light and the dark theme."""
     figures = {theme: draw(theme) for theme in ("light", "dark")}
@@ -289,7 +300,7 @@ def _png(figure: Figure) -> str:
     return f"data:image/png;base64,{base64.b64encode(target.getvalue()).decode()}"
 
 
-def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Array]) -> Drawings:
+def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: Any) -> Drawings:
     drawings: Drawings = []
     metadata = contents["metadata"]
     for case in contents["cases"]:
@@ -314,7 +325,7 @@ def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[
     return drawings
 
 
-def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: list[Array]) -> Drawings:
+def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: Any) -> Drawings:
     if "coverage.levels" not in arrays:
         return []
     values, members = {row["metric"]: row["value"] for row in contents["rows"]}, contents["metadata"]["members"]

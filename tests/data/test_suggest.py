@@ -58,3 +58,11 @@ def test_layouts_of_pdebench_and_the_well(tmp_path) -> None:
     well = pdno.open(the_well)
     np.testing.assert_array_equal(well.train.u[:, 0], field[:, -1])
     assert well.train.u.shape == (4, 1, 6, 6)
+
+
+def test_times_of_a_trajectory_are_an_axis(tmp_path) -> None:
+    file = tmp_path / "heat.npz"
+    np.savez(file, a=np.zeros((9, 6)), u=np.zeros((9, 4, 6)), time=np.arange(4.0), x=np.arange(6.0))
+    assert suggest(contents(file)).selection.dims == "sample,x:sample,time,x"
+    np.savez(tmp_path / "flow.npz", a=np.zeros((9, 6)), u=np.zeros((9, 2, 6)), time=np.arange(4.0), x=np.arange(6.0))
+    assert suggest(contents(tmp_path / "flow.npz")).selection.dims == "sample,x:sample,channel,x"

@@ -1,4 +1,4 @@
-"""Arrays in files of NumPy, MATLAB, HDF5, netCDF, torch and Zarr behind one interface.
+"""Arrays in files of NumPy, MATLAB, HDF5, netCDF, torch and Zarr, and in meshes, behind one interface.
 
     contents("burgers.mat").entries["u"].read(slice(0, 100))   the first hundred rows, as a native array
     write("burgers.nc", {"u": u}, {"u": ("sample", "x")})
@@ -14,6 +14,7 @@ run code is unpickled, nothing outside the file is opened, and every exception o
     netcdf      .nc          `hdf5` (netCDF-4) or `netcdf` (netCDF-3)
     torch       .pt .pth     `torch_files`, in a child process
     zarr        .zarr        `zarr_files`
+    mesh        .vtu .vtk .msh .xdmf, or a folder of them    `meshes`, through meshio
 
 The format of a file is determined by its content; a suffix of another format is an error (`kinds`). An entry and the limits of
 a read are in `entry`, the two sides of the child process in `parent` and `child`, and `write` in `writers`.
@@ -28,6 +29,7 @@ from ...errors import UserError
 from .entry import DEFAULT_BUDGET, Entry, Listing, user_errors
 from .hdf5 import list_hdf5
 from .kinds import SUFFIXES, format_of
+from .meshes import is_mesh, list_meshes
 from .netcdf import list_netcdf3
 from .numpy_files import list_npy, list_npz
 from .parent import list_in_child
@@ -43,7 +45,7 @@ class Contents:
 
     Args:
         path: of the file.
-        format: npz, npy, mat v5, mat v7.3, hdf5, netcdf, torch or zarr.
+        format: npz, npy, mat v5, mat v7.3, hdf5, netcdf, torch, zarr or mesh.
         entries: numeric arrays (bool, integer, real) by name; that of a `.npy` file has the name of the file.
         notes: what was skipped, and why.
     """
@@ -67,8 +69,10 @@ def contents(path: str | Path, budget: int = DEFAULT_BUDGET) -> Contents:
     path = Path(path)
     listing = Listing(path, budget, {}, [])
     with user_errors(path):
-        file_format = format_of(path)
-        if file_format == "npz":
+        file_format = "mesh" if is_mesh(path) else format_of(path)
+        if file_format == "mesh":
+            list_meshes(listing)
+        elif file_format == "npz":
             list_npz(listing)
         elif file_format == "npy":
             list_npy(listing)

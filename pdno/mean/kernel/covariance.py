@@ -101,7 +101,9 @@ class Units(NamedTuple):
             (sample, feature).
         """
         wide, order = (-1, *(1 for _ in waves)), np.argsort(squares := squared_waves(a.shape[2:], waves), kind="stable")
-        if len(order) > MOST_MODES // a.shape[1]:
+        if len(order) > MOST_MODES // a.shape[1] and not squares.any():  # on the nodes of a mesh, evenly by their numbers
+            order = order[:: -(-len(order) * a.shape[1] // MOST_MODES)]
+        elif len(order) > MOST_MODES // a.shape[1]:
             order = order[squares[order] < squares[order[MOST_MODES // a.shape[1]]]]
         x = modes(((np.log(a) if log else a) - self.centre.reshape(wide)) / self.scale.reshape(wide), waves)
         x = x.reshape(*x.shape[:2], -1)[..., order].reshape(len(x), -1)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ..._typing import Array, Floats, Mask
-from ...basis import Kind, Waves, fields, modes, squared_waves
+from ...basis import Kind, Waves, fields, modes, squared_waves, waves_of
 from ...data.spaces import axis_kinds, input_kinds
 from ...errors import UserError
 from ...grid import Axis, Grid
@@ -64,7 +64,7 @@ class Domain:
         grid = Grid(tuple(axes)) if symmetries else Grid.uniform(2)
         few = math.gcd(LINE_SHIFTS if grid.dim == 1 else PLANE_SHIFTS, *grid.shape)
         elements = group(symmetries, grid, few if shifts is None else shifts)
-        waves = (tuple(k == "periodic" for k in of_a), tuple(k == "periodic" for k in of_u))
+        waves = (waves_of(of_a), waves_of(of_u))
         return cls((a[1:], u[1:]), waves, elements, not all(isinstance(name, str) for name in symmetries))
 
     def characters(self, copied: bool) -> Characters:
