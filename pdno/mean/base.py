@@ -51,6 +51,7 @@ class Mean(ABC):
         name: of the model, in results and files.
         accepts_missing: whether it can be trained on outputs that are observed at different nodes in different samples.
         cheap_folds: whether out-of-fold residuals cost little more than training.
+        nested: whether `residuals` selects all settings again without the pairs that are left out.
         parts: means that it is composed of.
         networks: trained networks that it uses.
     """
@@ -58,6 +59,7 @@ class Mean(ABC):
     name: ClassVar[str]
     accepts_missing: ClassVar[bool] = False
     cheap_folds: bool = True
+    nested: ClassVar[bool] = False
     parts: "tuple[Mean, ...]" = ()
     networks: tuple[NetworkOnPairs, ...] = ()
 
@@ -187,6 +189,18 @@ class Componentwise(ABC):
     @abstractmethod
     def left_out_components(self) -> Components:
         """Return the posterior of the pairs of the latest call of `residuals`, each without itself."""
+
+    @abstractmethod
+    def joint(self, a: Array, scalars: Array | None, most: int) -> tuple[Floats, Floats]:
+        """Return covariances of the errors of m between inputs, averaged over the field, for the most uncertain components.
+
+        Args:
+            a, scalars: inputs, (sample, channel, *grid) and (sample, parameter).
+            most: number of components.
+
+        Returns:
+            Covariances (component, sample, sample), and variances of observation noise (component,).
+        """
 
 
 class AnyGrid(ABC):

@@ -76,7 +76,7 @@ def cross_validated(pairs: Pairs, terms: Terms, shared: Mapping[str, Any]) -> Ch
 def _residuals(mean: Mean, pairs: Pairs, seed: int) -> Array:
     """Return residuals of folds in which all settings of the mean are selected again."""
     labels = pairs.shared_labels()
-    if isinstance(mean, Process):
+    if mean.nested:
         return mean.residuals(pairs.a, pairs.filled, pairs.scalars, labels, seed=seed)
     return refitted(mean, pairs.a, pairs.filled, pairs.scalars, labels, FOLDS, seed)
 

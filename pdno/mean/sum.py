@@ -26,6 +26,7 @@ class Sum(Mean):
     Out-of-fold residuals of all parts but the last are needed: put those first that have them in closed form. `residuals`
     refits the whole sum for each fold, which takes five times as long as `fit`.
 
+    >>> import numpy as np
     >>> from pdno.mean.linear import Linear
     >>> a = np.random.default_rng(0).normal(size=(50, 1, 8))
     >>> mean = Sum(Linear(degree=1), Linear(degree=2)).fit(a, a + 1)

@@ -62,6 +62,8 @@ class Transfer:
         """Select interpolation and evaluation on pairs, preferably held-out ones."""
         some = pairs[:MEASURED]
         prediction = mean(some.a, some.scalars)
+        if not np.isfinite(prediction).all():
+            return cls("linear", "linear", "linear", WhitePart.of(np.zeros(prediction.shape), [False] * len(spaces.kind)))
         errors = some.u - prediction if some.mask is None else np.zeros_like(prediction)
         white = WhitePart.of(errors, [kind == "periodic" for kind in spaces.kind], LEAST_NOISE * float(prediction.std()))
         is_number = min(spaces.a_shape[1:]) < 2  # an input without a grid, which is never interpolated

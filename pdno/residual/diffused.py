@@ -9,6 +9,7 @@ With the target "v" and r of unit variance, a network that predicts 0 is exact f
 what is not Gaussian. With a constant mean, and the normalisation of u as S, this is the paper's model.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -54,7 +55,7 @@ FEWEST_VALUES = 2**11  # ERROR_VALUES if time is short
 BLOCK = 32  # pairs that are denoised at once
 GAUSSIAN_EXACT = "gaussian-exact"  # sampler that uses errors by place and by field, and the mean of V_N
 RECIPE = Training(batch=128, rate=2e-3, weight_decay=1e-3, ema=0.995)  # many cheap updates, for the small network of "auto"
-ENTROPY = float(0.5 * np.log(2 * np.pi * np.e))  # of N(0, 1)
+ENTROPY = 0.5 * math.log(2 * math.pi * math.e)  # of N(0, 1)
 MEASURING = 0.3  # share of the remaining time for e_n
 
 

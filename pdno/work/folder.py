@@ -11,9 +11,9 @@
     RUN/evaluation.npz            curves, maps and example fields for the report
     RUN/intervals.safetensors     the conformal calibration, which `pdno predict` applies
     RUN/report.html               the report
-    RUN/evaluation-NAME/          results.json, evaluation.npz and report.html of `pdno evaluate RUN NAME.npz`
 
-Each network that is tried as mean model has a subfolder with its own checkpoint, metrics and times.
+Each network that is tried as mean model has a subfolder with its own checkpoint, metrics and times. `pdno evaluate` with
+another file, NAME.npz, writes results.json, evaluation.npz and report.html into the subfolder evaluation-NAME.
 """
 
 import re

@@ -47,7 +47,8 @@ def test_nodes_that_never_change_are_scaled_like_the_others(values) -> None:
     normalisation = Normalisation.of(values, "pointwise")
     moving = normalisation.std[:, 1:]
     np.testing.assert_allclose(moving, values[:, :, 1:].std(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(normalisation.std[:, 0], np.sqrt(np.mean(moving**2) * 2 / 3), rtol=1e-12)
+    overall = np.sqrt(np.mean(moving**2, axis=(1, 2)) * 2 / 3)  # of each channel, a third of whose nodes never change
+    np.testing.assert_allclose(normalisation.std[:, 0], np.broadcast_to(overall[:, None], (2, 4)), rtol=1e-12)
     np.testing.assert_allclose(normalisation.normalise(values)[:, :, 0], 0, atol=1e-12)
 
 

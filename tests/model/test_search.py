@@ -100,7 +100,7 @@ class Means:
 
     noise = 1.0  # share of noise in its residuals
 
-    def __init__(self, record: Record, pairs: Pairs, held_out: Pairs, terms: Terms) -> None:
+    def __init__(self, record: Record, pairs: Pairs, held_out: Pairs, terms: Terms, **settings: Any) -> None:
         self.record, self.mean = record, Linear(degree=1, sparse=False).learn(pairs, held_out, terms)
         self.held_out, self.screened = held_out, dict[str, float]()
 

@@ -56,6 +56,7 @@ class Process(Mean, Posterior, Componentwise):
     """
 
     name = "process"
+    nested = True  # up to NESTED runs
 
     def __init__(self, most: int = MOST) -> None:
         if most < FEWEST:
@@ -135,15 +136,6 @@ class Process(Mean, Posterior, Componentwise):
         return np.broadcast_to(constant, std.shape), std
 
     def joint(self, a: Array, scalars: Array | None, most: int) -> tuple[Floats, Floats]:
-        """Return covariances of the errors of m between inputs, averaged over the field, for the most uncertain components.
-
-        Args:
-            a, scalars: inputs, (sample, channel, *grid) and (sample, parameter).
-            most: number of components.
-
-        Returns:
-            Covariances (component, sample, sample), and variances of observation noise (component,).
-        """
         fitted, fields, s = self._inputs(a, scalars)
         squares = np.square(fitted.basis.fields).reshape(len(fitted.basis.fields), -1).mean(axis=1)
         rows = np.argsort(-fitted.variances(fields, s)[1].mean(axis=0) * squares, kind="stable")[:most]

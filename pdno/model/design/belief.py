@@ -9,8 +9,9 @@ whatever its output will be, and so reduces the expected squared error, summed o
 
     g(i) = Σ_k Σ_j C_k(j, i)²/(C_k(i, i) + ν_k)                                          (Cohn 1996).
 
-For `pdno.mean.process.Process`, C_k are posterior covariances of the components. For any other model there is one k: a process
-with a Matérn-5/2 kernel is conditioned on the training inputs, and its covariance scaled by the predicted spread s,
+For a mean with a posterior of components, such as `pdno.mean.process.Process`, C_k are posterior covariances of these. For any
+other model there is one k: a process with a Matérn-5/2 kernel is conditioned on the training inputs, and its covariance scaled
+by the predicted spread s,
 
     C(j, j') = s_j s_j' ρ(j, j'),
 
@@ -23,8 +24,8 @@ from typing import Self
 import numpy as np
 
 from ..._typing import Array, Floats
+from ...mean.base import Componentwise
 from ...mean.process.components import Coordinates
-from ...mean.process.process import Process
 from ...mean.process.regression import KERNELS, LENGTH, Hyper, Regression, gaps_of
 from ..law import Law
 
@@ -51,9 +52,9 @@ class Belief:
         Args:
             law: of u given a.
             a, scalars: the inputs, (sample, channel, *grid) and (sample, parameter).
-            training: those of the training pairs, if they are known; not needed for a Process.
+            training: those of the training pairs, if they are known; not needed for a mean with components.
         """
-        if isinstance(law.mean, Process):
+        if isinstance(law.mean, Componentwise):
             return cls(*law.mean.joint(a, scalars, COMPONENTS))
         sets = [(a, scalars)] if training is None else [(a, scalars), (training[0][:TRAINING], _first(training[1]))]
         fields = np.concatenate([x for x, _ in sets])
