@@ -11,6 +11,7 @@ import numpy as np
 from .._typing import Array, Ints, Mask
 from .nodes import COORDINATES, NODE
 from .pairs import Dataset, Pairs
+from .series import ratio
 
 __all__ = ["Finding", "check", "check_parameters", "outliers"]
 
@@ -19,6 +20,9 @@ FEWEST_SAMPLES = 20  # from which outliers can be identified
 TRIMMED = 200  # one sample in this number is left out at either end of the bulk: heavy tails are not outliers
 FAR_WIDTHS = 5  # distance of an outlier from the bulk / width of the bulk
 FAR_DEVIATIONS = 0.05  # added distance / standard deviation of the array: tiny variations are not outliers
+SMOOTH = 0.3  # roughness along an axis, below which it is taken for one of a grid
+ROUGH = 0.7  # above which it is taken for one of samples
+MOST_COMPARED = 1000  # samples and points of which the roughness is computed
 UNEVEN = 1e-3  # spread of the spacing of coordinates / mean spacing, above which an axis is not uniform
 
 
@@ -43,7 +47,7 @@ class Finding:
 def check(data: Dataset) -> list[Finding]:
     """Return all findings about a data set."""
     findings = [finding for split, pairs in data.splits().items() if len(pairs) for finding in _check_pairs(split, pairs)]
-    checks = (_check_series, _check_axes, _check_coordinates, _check_nodes)
+    checks = (_check_series, _check_samples, _check_axes, _check_coordinates, _check_nodes)
     return [*findings, *_check_leaks(data), *(finding for each in checks for finding in each(data.train))]
 
 
@@ -150,6 +154,20 @@ def _check_series(pairs: Pairs) -> Iterator[Finding]:
             "consecutive samples are alike, as in a time series: splits hold out blocks of them; name groups if you have some"
         )
         yield Finding("note", "train", text)
+
+
+def _check_samples(pairs: Pairs) -> Iterator[Finding]:
+    """Find arrays of two axes whose second axis, not the first, looks like that of the samples."""
+    fields = [values[:, 0] for values in ((pairs.u,) if pairs.without_field else (pairs.a, pairs.u)) if values.ndim == 3]
+    if fields and all(_roughness(v) < SMOOTH and _roughness(v.T) > ROUGH for v in fields):
+        text = "values are smooth along the samples and not along the grid: if samples are the last axis, give --dims x,sample"
+        yield Finding("warning", "train", text)
+
+
+def _roughness(values: Array) -> float:
+    """Return von Neumann's ratio along the first axis of (i, other): about 1 for independent values, less for smooth ones."""
+    part = values[:MOST_COMPARED, :MOST_COMPARED].astype(np.float64)
+    return ratio(np.where(np.isfinite(part), part, 0.0))
 
 
 def _check_leaks(data: Dataset) -> Iterator[Finding]:

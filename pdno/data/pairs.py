@@ -183,7 +183,7 @@ class Pairs(OnNodes):
 
     def is_series(self) -> bool:
         """Return whether consecutive samples are alike, as in a time series, and inputs are not merely repeated."""
-        return is_series(self.a, self.u, self.scalars) and len(np.unique(self.fingerprints())) == len(self)
+        return len(self) > 0 and is_series(self.a, self.u, self.scalars) and len(np.unique(self.fingerprints())) == len(self)
 
     def fingerprints(self) -> NDArray[np.int64]:
         """Return a hash of each input, equal for inputs whose a and scalars are equal in single precision: (sample,)."""

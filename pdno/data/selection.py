@@ -125,6 +125,8 @@ def pick(contents: Contents, expression: str, rows: slice = slice(None)) -> Arra
     """Read the values of an expression NAME or NAME[:,0]; of the first axis, `rows` only."""
     name, index = without_index(expression)
     if name not in contents.entries:
+        if skipped := [note for note in contents.notes if note.startswith(f"{name!r} ")]:
+            raise UserError(f"{contents.path.name}: {skipped[0]}; expected real numbers (of complex ones, two real channels)")
         raise UserError(f"{contents.path.name} has no array {name!r}; {nearest(name, contents.entries)}")
     values = contents.entries[name].read(rows)
     try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._typing import Array, Floats, Ints
 
-__all__ = ["blocks", "is_series"]
+__all__ = ["blocks", "is_series", "ratio"]
 
 MOST_SAMPLES = 4096  # consecutive ones that are compared
 MOST_VALUES = 64  # of a pair, in a and in u
@@ -43,7 +43,7 @@ def is_series(*arrays: Array | None) -> bool:
     up, down = (np.diff(x, axis=0) > 0).sum(axis=0), (np.diff(x, axis=0) < 0).sum(axis=0)
     if (np.maximum(up, down) > SORTED * (up + down)).any():
         return False
-    return bool(_ratio(x) < min(ALIKE, 1 - SIGMAS / np.sqrt(len(x))))
+    return bool(ratio(x) < min(ALIKE, 1 - SIGMAS / np.sqrt(len(x))))
 
 
 def blocks(*arrays: Array | None) -> Ints:
@@ -52,15 +52,16 @@ def blocks(*arrays: Array | None) -> Ints:
     Args:
         arrays: (sample, …), such as inputs, outputs and scalars; None is ignored.
     """
-    count, rho = len(next(x for x in arrays if x is not None)), 1 - _ratio(_values(arrays))
+    count, rho = len(next(x for x in arrays if x is not None)), 1 - ratio(_values(arrays))
     time = -1 / np.log(np.clip(rho, 0.01, 1 - 1 / count))  # of an autoregressive process
     number = int(np.clip(count / (TIMES * time), FEWEST_BLOCKS, MOST_BLOCKS))
     return np.arange(count) * number // count
 
 
-def _ratio(x: Floats) -> float:
-    """Return R."""
-    return float(np.square(np.diff(x, axis=0)).sum() / (2 * np.square(x - x.mean(axis=0)).sum()))
+def ratio(x: Floats) -> float:
+    """Return R of (sample, value); 1 if no value varies."""
+    total = 2 * np.square(x - x.mean(axis=0)).sum()
+    return float(np.square(np.diff(x, axis=0)).sum() / total) if total > 0 else 1.0
 
 
 def _values(arrays: tuple[Array | None, ...]) -> Floats:

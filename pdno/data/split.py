@@ -39,6 +39,8 @@ def divide(pairs: "Pairs", fractions: Mapping[str, float], seed: int) -> dict[st
     """
     if not (all(f >= 0 for f in fractions.values()) and sum(fractions.values()) < 1):
         raise UserError(f"got the fractions {dict(fractions)}; fractions must not be negative and must sum to less than 1")
+    if not len(pairs):
+        raise UserError("there are no pairs: the arrays are empty; provide more pairs")
     labels = _dependent(pairs, min((f for f in fractions.values() if f), default=1.0))
     independent = np.unique(labels)
     shuffled = generator(seed, "split", 0).permutation(independent)

@@ -22,7 +22,7 @@ from .nodes import NODE
 from .parameters import PARAMETER
 from .selection import CHANNEL, SAMPLE, Selection
 
-__all__ = ["CELLS", "POINTS", "WEIGHTS", "Suggestion", "complete", "obstacle", "suggest", "with_dims"]
+__all__ = ["CELLS", "POINTS", "WEIGHTS", "Suggestion", "complete", "obstacle", "samples_last", "suggest", "with_dims"]
 
 # Usual names of inputs and of outputs, the most usual first.
 INPUTS = ("a", "x", "u0", "v", "f", "coeff", "nu", "k", "input", "inputs", "in", "features", "params", "initial", "u_0", "q")
@@ -45,6 +45,7 @@ SPLITS = {
 }
 # Usual names of the dimension of samples and of that of channels.
 SAMPLES = ("sample", "samples", "batch", "n", "index", "realization", "trajectory", "member", "number")
+FEW_PARAMETERS = 8  # most columns of a table that are taken for parameters rather than points, beside a longer u
 FEW_CHANNELS = 4  # largest second axis that is taken for channels rather than points, before a longer one
 CHANNELS = ("channel", "channels", "a_channel", "u_channel", "variable", "component", "feature")
 
@@ -110,7 +111,9 @@ def obstacle(contents: Contents) -> str:
     """Return the reason why there is no suggestion for a file, and what to do."""
     shapes = {name: shape for name, shape in _shapes(contents).items() if len(shape) > 1}
     listed = ", ".join(f"{name} {shape}" for name, shape in list((shapes or _shapes(contents)).items())[:8])
-    if len(shapes) < 2:
+    if any(0 in entry.shape for entry in contents.entries.values()):
+        reason = "some arrays are empty"
+    elif len(shapes) < 2:
         reason = "there are no two arrays with samples and a grid"
     elif all(shape[0] == 1 for shape in shapes.values()):
         reason = "there is only one sample, and training needs several"
@@ -118,7 +121,15 @@ def obstacle(contents: Contents) -> str:
         reason = "numbers of samples differ, and pairs need as many inputs as outputs"
     else:
         reason = "it is unclear which arrays are a and u"
+    if samples_last(contents):
+        reason = f"{reason}; the last axis of all arrays has the same length, so that it may be that of the samples"
     return f"{reason}: the file has {listed}; name arrays and dimensions with --a, --u and --dims (in Python a=, u=, dims=)"
+
+
+def samples_last(contents: Contents) -> bool:
+    """Return whether arrays share the length of their last axis, and not that of the first, as if it numbered the samples."""
+    shapes = [shape for shape in _shapes(contents).values() if len(shape) > 1]
+    return len(shapes) > 1 and len({shape[-1] for shape in shapes}) == 1 < len({shape[0] for shape in shapes})
 
 
 def _shapes(contents: Contents) -> dict[str, tuple[int, ...]]:
@@ -231,6 +242,7 @@ def _by_name(contents: Contents) -> Suggestion | None:
     like = " and grid" if training[a][1:] == training[u][1:] else ""
     reason = "by their names" if usual else f"the first two arrays with the same number of samples{like}"
     unambiguous = all(len(fields[name].shape) == 2 or fields[name].dims for name in names)
+    unambiguous &= not _are_parameters(*(fields[name] for name in names))
     certain = usual and unambiguous and len(training) == 2
     return Suggestion(selection, f"{reason}: {names[0]} is a, {names[1]} is u", certain)
 
@@ -283,6 +295,8 @@ def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
     """Return the dimensions of a and u from the names in the file or from their shapes; None if they need not be given."""
     if a.dims and u.dims:
         return None if _named(a) and _named(u) else ":".join(",".join(_rename(entry)) for entry in (a, u))
+    if _are_parameters(a, u):
+        return f"{SAMPLE},{PARAMETER}:" + ",".join([SAMPLE, *_axis_names(u.shape[1:], contents)])
     if len(a.shape) == 2 and len(u.shape) == 2:
         return None
     grid = _common_grid(a.shape[1:], u.shape[1:])
@@ -293,6 +307,11 @@ def _common_dims(a: Entry, u: Entry, contents: Contents) -> str | None:
         names = (_with_channel(a.shape[1:], grid, axes), _with_channel(u.shape[1:], grid, axes, first))
     dims = [",".join([SAMPLE, *each]) for each in names]
     return dims[0] if dims[0] == dims[1] else ":".join(dims)
+
+
+def _are_parameters(a: Entry, u: Entry) -> bool:
+    """Return whether a looks like a table of parameters, (sample, parameter), rather than a field of few points."""
+    return len(a.shape) == 2 and not a.dims and a.shape[1] <= FEW_PARAMETERS < max(u.shape[1:])
 
 
 def _common_grid(a: tuple[int, ...], u: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@
 If the data have no noisy test outputs, u is also used as the observation.
 """
 
+import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,9 +116,15 @@ def evaluate(
 
     Raises:
         UserError: if there are no test pairs, their shapes differ from the training data, or members are too few.
+
+    Warns:
+        UserWarning: if the model was trained on some of the test inputs.
     """
     dataset = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
     test = _checked(model, dataset.test, "test")
+    if trained_on := _trained_on(model, test):
+        text = f"the model was trained on {trained_on} of these {len(test)} test inputs: scores are optimistic"
+        warnings.warn(f"{text}; pass held-out pairs", stacklevel=2)
     held_out = dataset.validation[:calibrate] if dataset.validation and calibrate > 0 else None
     calibration = None if held_out is None else _checked(model, held_out, "validation")
     if isinstance(members, bool) or (members < MIN_MEMBERS and not model.deterministic):
@@ -145,7 +152,10 @@ def evaluate(
     spectra = e.spectrum.mean(axis=0), spectrum(_masked(observations(test), test)).mean(axis=0)
     return Evaluation(
         scores,
-        _metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling),
+        {
+            **_metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling),
+            "trained_on": trained_on,
+        },
         _cases(test, e, scores["mrle" if "mrle" in scores else "rmse"].each),
         conformal=conformal,
         novelty=novelty,
@@ -171,6 +181,11 @@ def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
         )
     check_finite(pairs)
     return pairs
+
+
+def _trained_on(model: Forecaster, test: Pairs) -> int:
+    """Return the number of test inputs that the model was trained on, if it has fingerprints of its training inputs."""
+    return int(np.isin(test.fingerprints(), getattr(model, "fingerprints", ())).sum())
 
 
 def _novelty(model: Forecaster, pairs: Pairs | None) -> Floats | None:

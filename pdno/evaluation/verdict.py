@@ -161,6 +161,7 @@ def _calibration(e: Evaluation) -> Statement:
         "fair": f"The intervals are somewhat too {direction}: {coverage}.",
         "poor": f"The intervals are too {direction}: {coverage}.",
     }[grade]
+    off = grade != "good"
     if _unequal(e) and grade == "good":
         grade, headline = "fair", f"The intervals are calibrated on average ({coverage}), but not for every input."
     wholes = [
@@ -171,7 +172,7 @@ def _calibration(e: Evaluation) -> Statement:
     ]
     if wholes and grade == "good":
         grade, headline = "fair", f"The intervals are calibrated at points ({coverage}), but not for whole fields."
-    text = _tested(e.diagnoses["points"]) + _by_input(e)
+    text = _tested(e.diagnoses["points"], direction if off else "") + _by_input(e)
     if wholes:
         text += f" For whole fields, {'; '.join(wholes)}."
     if grade != "good":
@@ -200,13 +201,21 @@ def _unequal(e: Evaluation) -> bool:
     return low.value < LOW_DECILE and members.value - low.value > max(FAIR_DEVIATION, SIGNIFICANT * low.error)
 
 
-def _tested(d: Diagnosis) -> str:
-    """Describe the result of the test of ranks."""
+def _tested(d: Diagnosis, width: str) -> str:
+    """Describe the result of the test of ranks, so that it agrees with the headline about the width of intervals.
+
+    Args:
+        d: the result.
+        width: "wide" or "narrow" as in the headline; "" if that calls the intervals calibrated on average.
+    """
     rate = f"{d.samples} fields, false-positive rate {percent(ALPHA)}"
     if not d.findings:
-        return f"No bias, wrong width or wrong shape was detected by the calibration test ({rate})."
+        return f"No bias{'' if width else ', wrong width'} or wrong shape was detected by the calibration test ({rate})."
     findings = ", ".join(FINDING_WORDS.get(finding, finding) for finding in d.findings)
-    return f"The calibration test detects that members are {findings} ({rate})."
+    widths = {finding for finding in d.findings if finding in ("too wide", "too narrow")}
+    levels = " over all levels" if width and widths - {f"too {width}"} else ""
+    effect = "; the effect on 90 % intervals is small" if widths and not width else ""
+    return f"The calibration test detects that members are {findings}{levels} ({rate}){effect}."
 
 
 def _conformal(e: Evaluation) -> str:
@@ -333,6 +342,8 @@ def _limitations(e: Evaluation) -> Statement:
         findings.append(
             f"There {'are' if inputs > 1 else 'is'} only {inputs} test input{'s' * (inputs > 1)}: scores are imprecise."
         )
+    if known := e.metadata.get("trained_on"):
+        findings.insert(0, f"The model was trained on {known} of the {inputs} test inputs: scores are optimistic.")
     headline, rest = (findings[0], findings[1:]) if findings else ("No region of low coverage was found.", [])
     if alpha is not None and not shifted:
         rest.append(

@@ -22,7 +22,7 @@ from ..data.open import open_file, table_in
 from ..data.pairs import Dataset, Pairs, open_store
 from ..data.parameters import read_parameters
 from ..data.selection import SAMPLE, Selection, float_type
-from ..data.suggest import complete, obstacle, with_dims
+from ..data.suggest import complete, obstacle, samples_last, with_dims
 from ..errors import UserError
 from ..work.engine import memory_allowed
 
@@ -229,7 +229,8 @@ def _thin(values: Array, size: int) -> Array:
 
 def _characters(values: Array, low: float, high: float, scale: str) -> str:
     """Return a character for each value, from the first of the scale at `low` to its last at `high`."""
-    part = np.zeros(len(values)) if high == low else (np.nan_to_num(values, nan=low) - low) / (high - low)
+    finite = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
+    part = np.zeros(len(values)) if high == low else (finite - low) / (high - low)
     return "".join(scale[min(int(p * len(scale)), len(scale) - 1)] for p in part)
 
 
@@ -262,7 +263,7 @@ def _ambiguous(file: Contents, selection: Selection | None, rows: int) -> str:
     found = f"{table} has as many rows as an array has samples" if beside else "If outputs depend on parameters in a table"
     return (
         f"{file.path.name}: {obstacle(file)}\n"
-        f"  pdno inspect {name} --a NAME --u NAME --dims sample,x\n"
+        f"  pdno inspect {name} --a NAME --u NAME --dims {'x,sample' if samples_last(file) else 'sample,x'}\n"
         f"{found}:\n  pdno inspect {name} --parameters {table}"
     )
 

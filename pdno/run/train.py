@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from ..data.arrays import check_finite
 from ..data.findings import check_parameters
 from ..data.pairs import Dataset
 from ..data.parameters import resolved
@@ -55,6 +56,7 @@ def train(
     options = dict(source.get("options", {}))
     options |= {"parameters": resolved(options["parameters"])} if "parameters" in options else {}
     source = {**source, "options": options}
+    check_finite(data.train)  # before the split, so that samples have the numbers of the file
     split = data.split(source.get("validation", 0.1), source.get("test", 0.1), seed)
     counts = {name: len(pairs) for name, pairs in split.splits().items()}
     config = config.model_copy(update={"data": DataSection(**source, seed=seed, pairs=counts, digest=split_digest(split))})

@@ -69,3 +69,15 @@ def test_heavy_tails_and_zeros_are_not_outliers() -> None:
     assert not outliers(boundary).any()
     boundary[17, 0] = 0.4
     assert np.argwhere(outliers(boundary)).tolist() == [[17, 0]]
+
+
+def test_samples_in_the_last_axis_are_noticed() -> None:
+    """Fields are smooth along their grid, and independent from sample to sample; a series of them is smooth along both."""
+    rng, x = np.random.default_rng(8), np.linspace(0, np.pi, 40)
+    fields = rng.standard_normal((60, 3)) @ np.sin(np.outer([1, 2, 3], x))
+    noisy = fields + 0.3 * rng.standard_normal((60, 40))
+    words = "if samples are the last axis, give --dims x,sample"
+    assert words in findings(data_of(fields.T, noisy.T))
+    assert words not in findings(data_of(fields, noisy))
+    smooth = np.sin(np.outer(np.linspace(0, 3, 60), np.ones(40)) + x)
+    assert words not in findings(data_of(smooth, smooth.T[::-1].T))

@@ -127,6 +127,7 @@ def test_inspect_of_a_store(tmp_path, capsys) -> None:
 def test_sketches() -> None:
     assert sketch(np.zeros(5)) == "▁▁▁▁▁"
     assert sketch(np.array([np.nan, 1.0, 2.0])) == "▁▁█"
+    assert sketch(np.array([-np.inf, 1.0, 2.0, np.inf])) == "▁▁██"
     lines = sketch(np.add.outer(np.arange(8.0), np.arange(8.0))).splitlines()
     assert len(lines) == 4
     assert lines[0][-1] == "█"
@@ -143,6 +144,8 @@ def test_sketches() -> None:
         ({"a": (20, 8, 8, 2), "u": (20, 8, 8, 3)}, "--a a --u u --dims sample,x,y,channel"),
         ({"a": (20, 2, 16), "u": (20, 2, 16)}, "--a a --u u --dims sample,channel,x"),
         ({"a": (20, 8, 9), "u": (20, 8, 9)}, "--a a --u u --dims sample,x,y"),
+        ({"p": (20, 2), "u": (20, 16)}, "--a p --u u --dims sample,parameter:sample,x"),
+        ({"p": (20, 3), "u": (20, 9, 9)}, "--a p --u u --dims sample,parameter:sample,x,y"),
     ],
 )
 def test_the_printed_command_opens_the_file(arrays, options, tmp_path, capsys) -> None:
@@ -174,6 +177,14 @@ def test_files_without_pairs_are_explained(counts, words, tmp_path, capsys, refu
     for text in (said, error):
         assert words in text
         assert "--a, --u and --dims" in text
+
+
+def test_samples_that_may_be_last_are_pointed_out(tmp_path, capsys) -> None:
+    arrays = {name: np.ones((n, 20)) for name, n in (("force", 8), ("shape", 8), ("P", 2))}
+    np.savez(tmp_path / "d.npz", **arrays)
+    said = output(capsys, f"inspect {tmp_path / 'd.npz'}")
+    assert "the last axis of all arrays has the same length" in said
+    assert "--a NAME --u NAME --dims x,sample" in said
 
 
 def test_the_format_of_the_picture_is_checked_first(tmp_path, refused) -> None:

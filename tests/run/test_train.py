@@ -286,6 +286,10 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(mistake, words, s
     [
         ("train nothing.npz --out run", "nothing.npz does not exist"),
         ("train bad.npz --out run", "u has NaN or infinite values, first in sample"),
+        ("train anan.npz --a a --u u --out run", "a has NaN or infinite values, first in sample 21; correct"),
+        ("train empty.npz --a a --u u --out run", "there are no pairs: the arrays are empty"),
+        ("train empty.npz --out run", "some arrays are empty"),
+        ("train complex.npz --a a --u u --out run", "complex.npz: 'a' is complex; expected real numbers"),
         ("train few.npz --out run", "too few to hold out a fraction of 0.1"),
         ("train d.npz --out d.npz", "d.npz"),
         ("train d.npz --out run --config no.toml", "no.toml"),
@@ -331,6 +335,9 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, words, done, refuse
     np.savez("few.npz", a=a[:2], u=u[:2])
     np.savez("bad.npz", a=a, u=np.where(np.arange(30)[:, None] > 20, np.nan, u))
     np.savez("two.npz", p=a, q=a[:, :3])
+    np.savez("anan.npz", u=u, a=np.where(np.arange(30)[:, None] > 20, np.nan, a))
+    np.savez("empty.npz", a=a[:0], u=u[:0])
+    np.savez("complex.npz", a=a + 1j, u=u)
     Path("taken.zarr").mkdir()
     before = {path.name for path in Path().iterdir()}
     assert words in refused(arguments.replace("RUN", str(done / "run")))
