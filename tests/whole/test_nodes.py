@@ -93,7 +93,7 @@ def test_principal_components_are_those_of_the_weighted_inner_product() -> None:
 
 
 def test_scores_are_weighted_by_areas() -> None:
-    model, test = learned(mean="constant", law="gaussian"), plates(20)
+    model, test = learned(mean="constant", law="gaussian"), plates(60)[40:]
     scores = evaluate(model, test, members=30, progress=False).scores
     error = model.mean(None, scalars=test.scalars)[:, 0] - test.u[:, 0]
     weights = test.nodes.weights / test.nodes.weights.sum()

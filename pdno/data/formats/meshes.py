@@ -15,15 +15,17 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._typing import Array
 from ...errors import UserError
 from ...work.files import replacing
-from ..nodes import Nodes
 from .entry import Listing, library, size_text, user_errors
+
+if TYPE_CHECKING:  # xarray and scipy.spatial would double the time that a child process needs to start
+    from ..nodes import Nodes
 
 __all__ = ["MESHES", "is_mesh", "list_meshes", "write_mesh"]
 
@@ -78,7 +80,7 @@ def list_meshes(listing: Listing) -> None:
         _add(listing, name, values, ("sample", "node", "channel")[: values.ndim])
 
 
-def write_mesh(path: Path, nodes: Nodes, fields: Mapping[str, Array]) -> None:
+def write_mesh(path: Path, nodes: "Nodes", fields: Mapping[str, Array]) -> None:
     """Write fields on nodes, (node,) or (node, component), to a .vtu or .vtk file that ParaView opens.
 
     Raises:
