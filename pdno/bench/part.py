@@ -1,6 +1,6 @@
 """A part of the bench: one method on one experiment of the paper, trained and evaluated, with its rows of results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -76,8 +76,10 @@ class Part:
         log: dict[str, Any] = {"log_error": self.log_interval(scale), "log_pairs": split.test} if self.method.logs_error else {}
         make = partial(self.method.make, self.setting, eq, scale)
         model, seconds = trained(make, split, self.run_folder(folder), {**log, **engine})
-        begin, members = perf_counter(), 2 if model.fitted.residual.deterministic else scale.members(self.setting)
-        e = evaluate(model, split, members=members, calibrate=0)
+        inputs, members = scale.scored(self.setting, self.method.name == "paper")
+        members = 2 if model.fitted.residual.deterministic else members
+        begin = perf_counter()
+        e = evaluate(model, replace(split, test=split.test[:inputs]), members=members, calibrate=0)
         noise = self.setting.noise
         row = {
             "test": self.setting.test,

@@ -12,6 +12,7 @@ MINUTE = 60.0
 FEWEST_MEMBERS = 20  # where the paper has one: its MRLE is that of single members
 FIRST_GRIDS = ("elliptic1d-128-gaussian:0.01", "darcy-64", "burgers-512", "advection-256")
 EPOCHS = {"advection-256": 200}  # 15,000 updates: the first fifth of the paper's training, as its learning rate is constant
+PAPER_INPUTS = {"elliptic1d": 20, "darcy": 4, "burgers": 20, "advection": 20}  # a member takes 100 evaluations of a large UNet
 LOGGED = 40  # errors that are logged during a training of given length
 SMOKE_BASE = 8  # channels of the paper's network, which has 32 or 64
 SMOKE_STEPS = 20  # of the diffusion, which has 100 in the paper
@@ -38,6 +39,7 @@ class Scale:
         base: channels of the paper's network; None for those of the paper.
         n_steps: of the diffusion, N.
         epochs: of the paper's network by experiment, where time does not limit it.
+        paper_inputs: test inputs of the paper's network by test, each with FEWEST_MEMBERS; none for those of other methods.
         minutes: to which the training of all parts was shortened; None for the times above.
     """
 
@@ -56,6 +58,7 @@ class Scale:
     base: int | None = None
     n_steps: int = 100
     epochs: Mapping[str, int] = field(default_factory=dict)
+    paper_inputs: Mapping[str, int] = field(default_factory=dict)
     minutes: float | None = None
 
     def within(self, minutes: float | None) -> "Scale":
@@ -95,6 +98,12 @@ class Scale:
         """Return the number of members of each test input, as many at least as scores and intervals need."""
         return max(FEWEST_MEMBERS, min(setting.members, self.most_members))
 
+    def scored(self, setting: Setting, of_paper: bool) -> tuple[int, int]:
+        """Return the numbers of test inputs and of members that are scored, of the paper's network or of another method."""
+        if not of_paper or not self.paper_inputs:
+            return self.inputs(setting), self.members(setting)
+        return min(self.inputs(setting), self.paper_inputs[setting.test]), FEWEST_MEMBERS
+
     def drawn(self, setting: Setting) -> int:
         """Return the number of members of an input of a figure: as many as the paper has for noisy data."""
         return max(FEWEST_MEMBERS, min(setting.members, self.figure_members))
@@ -110,7 +119,21 @@ class Scale:
 
 SCALES = {
     "smoke": Scale("smoke", 1.0, 1.0, 0.5, 64, 2, FEWEST_MEMBERS, 50, 5, 2, 4, SMOKE_POINTS, SMOKE_BASE, SMOKE_STEPS),
-    "cpu": Scale("cpu", 45 * MINUTE, 20 * MINUTE, 10 * MINUTE, 10_000, 100, 100, 1000, 1, 600, 16, epochs=EPOCHS),
+    "cpu": Scale(
+        "cpu",
+        45 * MINUTE,
+        20 * MINUTE,
+        10 * MINUTE,
+        10_000,
+        100,
+        100,
+        1000,
+        1,
+        600,
+        16,
+        epochs=EPOCHS,
+        paper_inputs=PAPER_INPUTS,
+    ),
     "paper": Scale("paper", None, None, None, 10_000, 10_000, 10_000, 10_000, 20, 200_000, 100),
 }
 

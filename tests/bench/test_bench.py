@@ -45,6 +45,13 @@ def test_sizes_of_the_paper_are_those_of_its_tables() -> None:
     assert cpu.baseline_seconds == 10 * 60
 
 
+def test_the_papers_network_is_scored_on_fewer_inputs_on_a_cpu() -> None:
+    cpu, paper, setting = SCALES["cpu"], SCALES["paper"], SETTINGS["darcy-64-mixture:1"]
+    assert (cpu.scored(setting, True), cpu.scored(setting, False)) == ((4, 20), (100, 100))
+    assert paper.scored(setting, True) == paper.scored(setting, False) == (paper.inputs(setting), paper.members(setting))
+    assert {each.test for each in SETTINGS.values()} == set(cpu.paper_inputs)
+
+
 def test_a_part_is_run_once_and_listed(tmp_path: Path) -> None:
     told: list[str] = []
     run([LINEAR], "smoke", tmp_path, tell=told.append)
