@@ -118,12 +118,12 @@ def evaluate(
         UserError: if there are no test pairs, their shapes differ from the training data, or members are too few.
 
     Warns:
-        UserWarning: if the model was trained on some of the test inputs.
+        UserWarning: if the model was trained or validated on some of the test inputs.
     """
     dataset = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
     test = _checked(model, dataset.test, "test")
     if trained_on := _trained_on(model, test):
-        text = f"the model was trained on {trained_on} of these {len(test)} test inputs: scores are optimistic"
+        text = f"the model was trained or validated on {trained_on} of these {len(test)} test inputs: scores are optimistic"
         warnings.warn(f"{text}; pass held-out pairs", stacklevel=2)
     held_out = dataset.validation[:calibrate] if dataset.validation and calibrate > 0 else None
     calibration = None if held_out is None else _checked(model, held_out, "validation")
@@ -184,7 +184,7 @@ def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
 
 
 def _trained_on(model: Forecaster, test: Pairs) -> int:
-    """Return the number of test inputs that the model was trained on, if it has fingerprints of its training inputs."""
+    """Return the number of test inputs that the model was trained or validated on, if it has their fingerprints."""
     return int(np.isin(test.fingerprints(), getattr(model, "fingerprints", ())).sum())
 
 

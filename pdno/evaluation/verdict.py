@@ -343,7 +343,7 @@ def _limitations(e: Evaluation) -> Statement:
             f"There {'are' if inputs > 1 else 'is'} only {inputs} test input{'s' * (inputs > 1)}: scores are imprecise."
         )
     if known := e.metadata.get("trained_on"):
-        findings.insert(0, f"The model was trained on {known} of the {inputs} test inputs: scores are optimistic.")
+        findings.insert(0, f"The model was trained or validated on {known} of the {inputs} test inputs: scores are optimistic.")
     headline, rest = (findings[0], findings[1:]) if findings else ("No region of low coverage was found.", [])
     if alpha is not None and not shifted:
         rest.append(

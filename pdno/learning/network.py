@@ -7,6 +7,7 @@ It is a part of mean models and of diffusion models, which differ in the objecti
 With symmetries, every training pair is transformed by a random element of their group.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -32,7 +33,7 @@ from .loop import Objective, Trained, train
 from .normalisation import Normalisation, Normalise
 from .settings import Training
 
-__all__ = ["NEEDS_GRID", "NetworkOnPairs", "device_of", "elements_of", "normalise_of"]
+__all__ = ["NEEDS_GRID", "NetworkOnPairs", "device_of", "elements_of", "normalise_of", "plain"]
 
 TRAINING_SHARE = 0.9  # of the time that is left; the rest is for measurements
 VALIDATED = 256  # held-out pairs on which the validation loss is evaluated
@@ -358,3 +359,17 @@ def _filled(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
     except RuntimeError as error:
         raise UserError(f"the weights do not fit this network: {str(error).splitlines()[-1].strip()}") from None
     return module
+
+
+def plain(setting: Any) -> Any:
+    """Return a setting as plain JSON types; "own" if it is, or contains, code of the user."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError
+
+    try:
+        return json.loads(json.dumps(setting, default=number))
+    except TypeError:
+        return OWN

@@ -11,7 +11,7 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError, nearest
 from ..learning.budget import Terms
-from ..learning.network import OWN, normalise_of
+from ..learning.network import OWN, normalise_of, plain
 from ..learning.normalisation import Normalise
 from ..learning.settings import Training
 from ..mean.base import Mean
@@ -22,7 +22,7 @@ from ..symmetry import Own
 from .law import Law
 from .missing import learn_observed
 from .paper import FNO_TESTS
-from .surrogate import Surrogate, plain
+from .surrogate import Surrogate
 
 __all__ = ["FNO", "Deterministic", "UNet"]
 

@@ -26,6 +26,7 @@ from ..mean.choice import Trial
 from ..residual.law import Inputs, ResidualLaw, Rows
 from ..residual.law import named_state as named_law
 from ..work.state import State
+from .intervals import Intervals
 from .transfer import Mesh, Transfer
 
 __all__ = ["Given", "Law"]
@@ -49,6 +50,7 @@ class Law:
         provenance: version, seed, number of pairs and of updates.
         transfer: how to predict on other meshes; None for models that cannot.
         mesh: another mesh than that of training, on which `spaces` are; None for that of training. It is not saved.
+        intervals: conformal calibration of the members; None before `calibrate`.
     """
 
     spaces: Spaces
@@ -64,6 +66,7 @@ class Law:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     transfer: Transfer | None = None
     mesh: Mesh | None = None
+    intervals: Intervals | None = None
 
     def on(self, spaces: Spaces) -> "Law":
         """Return the law on another mesh.
@@ -122,6 +125,8 @@ class Law:
             parts["novelty"] = self.novelty.state()
         if self.transfer is not None:
             parts["transfer"] = self.transfer.state()
+        if self.intervals is not None:
+            parts["intervals"] = self.intervals.state()
         arrays: dict[str, Array] = {"fingerprints": self.fingerprints}
         arrays |= {} if self.noise_std is None else {"noise_std": self.noise_std}
         leaderboard = [trial.to_json() for trial in self.leaderboard]
@@ -131,7 +136,9 @@ class Law:
     @classmethod
     def from_state(cls, state: State, mean: Callable[[State], Mean], residual: Callable[[State], ResidualLaw]) -> "Law":
         """Restore what `state` returned; `mean` and `residual` restore the two parts."""
-        novelty, support, transfer = (state.parts.get(name) for name in ("novelty", "support", "transfer"))
+        novelty, support, transfer, intervals = (
+            state.parts.get(name) for name in ("novelty", "support", "transfer", "intervals")
+        )
         return cls(
             Spaces.from_state(state.parts["spaces"]),
             mean(state.parts["mean"]),
@@ -145,6 +152,8 @@ class Law:
             (),
             state.settings["provenance"],
             None if transfer is None else Transfer.from_state(transfer),
+            None,
+            None if intervals is None else Intervals.from_state(intervals),
         )
 
 

@@ -24,7 +24,7 @@ from ..diffusion.reverse import Reverse, Rule, Sampler
 from ..diffusion.schedule import Schedule, Spacing
 from ..errors import UserError, nearest
 from ..learning.budget import Terms
-from ..learning.network import OWN, elements_of, normalise_of
+from ..learning.network import OWN, elements_of, normalise_of, plain
 from ..learning.normalisation import Normalise
 from ..learning.settings import Training
 from ..mean.base import Mean, pairs_of
@@ -43,7 +43,7 @@ from .law import Law
 from .paper import PDNO_TESTS
 from .prediction import given_for
 from .search import Search
-from .surrogate import Surrogate, plain
+from .surrogate import Surrogate
 
 __all__ = ["PDNO"]
 

@@ -1,6 +1,7 @@
 """Load a model from its file. No code in the file is run, and shapes are compared before memory is allocated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from ..work import checkpoint
 from ..work.folder import RunFolder
 from ..work.state import State
 from .baseline import FNO, Deterministic, UNet
+from .intervals import intervals_in
 from .law import Law
 from .operator import PDNO
 from .surrogate import KIND, Surrogate
@@ -40,7 +42,7 @@ def load(
     """Load a model that `save` or `pdno train` wrote.
 
     Args:
-        path: the file, or the folder of a run.
+        path: the file, or the folder of a run, whose conformal calibration by `pdno evaluate` is loaded as well.
         network: the module for the weights of a network of your own.
         device: where to compute.
         mean: restores a mean of your own, for instance `YourMean.from_state`.
@@ -54,6 +56,7 @@ def load(
         UserError: if there is no such file, it is damaged, or needs code of your own that is not given.
     """
     file = _file(Path(path))
+    intervals = intervals_in(RunFolder(Path(path))) if Path(path).is_dir() else None
     state = checkpoint.load_state(file, KIND)
     settings = dict(state.settings)
     kind = settings.pop("model", None)
@@ -66,6 +69,7 @@ def load(
             partial(_mean, network=None if kind == PDNO.name else network) if mean is None else partial(_own, mean),
             partial(law_from_state, network=network, **own) if law is None else partial(_own, law),
         )
+        restored = restored if intervals is None else replace(restored, intervals=intervals)
         model: Surrogate = MODELS[kind].from_settings(settings, restored, **own)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, UserError) else repr(error)

@@ -3,7 +3,6 @@
 A model implements `learn_law`, `settings` and `from_settings`; all other methods are shared.
 """
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from ..errors import UserError
 from ..evaluation.novelty import Novelty
 from ..learning.budget import Terms
 from ..learning.errorlog import check_log
-from ..learning.network import OWN
 from ..mean.choice import Trial
 from ..symmetry import Own
 from ..work import checkpoint
@@ -34,10 +32,10 @@ from ..work.state import State
 from ..work.threads import suitable_threads
 from .law import Given, Law
 from .members import TOLERANCE
-from .prediction import Prediction, draw_members, predict
+from .prediction import Prediction, calibrate, draw_members, predict
 from .transfer import Transfer
 
-__all__ = ["Surrogate", "plain"]
+__all__ = ["Surrogate"]
 
 KIND = "model"
 THREADS_MEASURED = 20.0  # seconds of budget from which it is measured whether one thread is faster than all
@@ -292,6 +290,21 @@ class Surrogate(ABC):
         return predict(self.fitted, a, members, seed, quantiles, **options, **sampling)
 
     @final
+    def calibrate(
+        self, pairs: Pairs, level: float = 0.9, members: int = 100, seed: int = 0, progress: bool = True, **sampling: Any
+    ) -> Self:
+        """Make the intervals and bands of predictions conformal, by held-out pairs, and return the model itself.
+
+        Args:
+            pairs: not trained on, from the distribution that the model will be used on; at least level / (1 − level).
+            level: of the intervals and bands.
+            members, seed, progress, sampling: as in `predict`. Predictions with other sampling settings are not calibrated.
+        """
+        intervals = calibrate(self.fitted, pairs, level, members, seed, progress, **sampling)
+        self.law = replace(self.fitted, intervals=intervals)
+        return self
+
+    @final
     def evaluations(self, **sampling: Any) -> int:
         """Return the number of network evaluations for one member."""
         return self.fitted.evaluations(**sampling)
@@ -380,17 +393,3 @@ class Surrogate(ABC):
         if not all(isinstance(each, str) for each in self.symmetries):
             raise UserError("custom maps among the symmetries are code, which is not saved; use named ones, such as 'square'")
         checkpoint.save_state(Path(path), KIND, State({"model": self.name, **self.settings()}, {}, {"law": law.state()}))
-
-
-def plain(setting: Any) -> Any:
-    """Return a setting as plain JSON types; "own" if it is, or contains, code of the user."""
-
-    def number(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        raise TypeError
-
-    try:
-        return json.loads(json.dumps(setting, default=number))
-    except TypeError:
-        return OWN

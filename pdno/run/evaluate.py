@@ -1,6 +1,7 @@
 """`pdno evaluate`: evaluate a run on held-out pairs, and write scores, verdict, plot data and conformal calibration."""
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -78,7 +79,9 @@ def evaluate_run(
     data, omitted = (_own(run, split), 0) if file is None or own else _other(run, file, selection, config, model)
     if omitted:
         tell(f"{_counted(omitted)} of {file} that the model was trained on: {len(data.test)} are left for the evaluation")
-    e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the model was trained or validated")  # of --split validation; the verdict says it
+        e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
     options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
     rows = _rows(e, model, config, run, seed, _command(run, file, selection, options))
     parameters = study(model, data, seed)

@@ -17,6 +17,7 @@ from ..data.selection import Selection
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
 from ..evaluation.scoring import MIN_MEMBERS
+from ..model.intervals import KIND, intervals_in
 from ..work import checkpoint
 from ..work.folder import RunFolder
 from ..work.state import State
@@ -35,8 +36,6 @@ __all__ = [
     "save_conformal",
     "split_digest",
 ]
-
-KIND = "intervals"  # of the file of conformal calibrations
 
 
 def config_of(run: Path) -> Config:
@@ -82,7 +81,7 @@ def array_digest(values: Array) -> str:
 
 def model_digest(run: Path) -> str:
     """Return a digest of the model's file, which identifies the model that results belong to."""
-    return blake2b(RunFolder(run).model.read_bytes(), digest_size=8).hexdigest()
+    return RunFolder(run).digest()
 
 
 def leaderboard_of(run: Path) -> list[dict[str, Any]]:
@@ -125,10 +124,5 @@ def save_conformal(run: Path, calibrations: Mapping[str, Conformal], members: in
 
 def conformal_of(run: Path, members: int, sampling: Mapping[str, Any]) -> Conformal | None:
     """Return the pointwise calibration by `pdno evaluate`; None unless it belongs to this model and sampling settings."""
-    path = RunFolder(run).intervals
-    if not path.exists() or members < MIN_MEMBERS:
-        return None
-    state = checkpoint.load_state(path, KIND)
-    if state.settings.get("sampling") != dict(sampling) or state.settings.get("model") != model_digest(run):
-        return None
-    return Conformal.from_state(state.parts["points"])
+    intervals = intervals_in(RunFolder(run)) if members >= MIN_MEMBERS else None
+    return None if intervals is None or intervals.sampling != dict(sampling) else intervals.points

@@ -18,6 +18,7 @@ another file, NAME.npz, writes results.json, evaluation.npz and report.html into
 
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from ..errors import UserError
@@ -44,6 +45,10 @@ class RunFolder:
         if not re.fullmatch(r"[\w-]+", name):
             raise UserError(f"{name!r} is not the name of a candidate for the mean model; {self.path} is damaged")
         return RunFolder(self.path / name)
+
+    def digest(self) -> str:
+        """Return a digest of the model's file, which identifies the model that results belong to."""
+        return blake2b(self.model.read_bytes(), digest_size=8).hexdigest()
 
     @property
     def config(self) -> Path:

@@ -45,8 +45,8 @@ def test_pairs_that_the_model_was_trained_on_are_named() -> None:
     a = np.random.default_rng(0).standard_normal((40, 16))
     model = pdno.baseline.Deterministic("linear")
     model.fit(a[:30], 2 * a[:30], seed=0)
-    with pytest.warns(UserWarning, match="was trained on 5 of these 15 test inputs: scores are optimistic"):
+    with pytest.warns(UserWarning, match="was trained or validated on 5 of these 15 test inputs: scores are optimistic"):
         e = evaluate(model, pdno.Pairs.of(a[25:], 2 * a[25:]), progress=False)
-    assert verdict(e)[3].headline == "The model was trained on 5 of the 15 test inputs: scores are optimistic."
+    assert verdict(e)[3].headline == "The model was trained or validated on 5 of the 15 test inputs: scores are optimistic."
     e = evaluate(model, pdno.Pairs.of(a[30:], 2 * a[30:]), progress=False)  # warnings are errors in tests
     assert e.metadata["trained_on"] == 0

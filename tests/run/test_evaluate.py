@@ -147,6 +147,15 @@ def test_predictions_have_conformal_intervals_and_the_flag(noisy, tmp_path, caps
     assert inside.mean() == pytest.approx(e.scores["coverage_90_conformal"].value)
 
 
+def test_intervals_in_python_are_those_of_the_command(noisy, tmp_path, capsys) -> None:
+    output(capsys, f"predict {noisy} --members 20 --out {tmp_path / 'p.zarr'}")
+    found = xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
+    lower, upper = pdno.load(noisy).predict(data_of(noisy).test.a, members=20).interval(0.9)
+    np.testing.assert_allclose(lower, found["lower_0.9"])
+    np.testing.assert_allclose(upper, found["upper_0.9"])
+    assert pdno.load(noisy / "model.safetensors").predict(data_of(noisy).test.a, members=20).intervals is None
+
+
 def test_a_calibration_for_other_sampling_settings_is_not_used(noisy, tmp_path, capsys) -> None:
     output(capsys, f"predict {noisy} --members 20 --steps 3 --out {tmp_path / 'p.zarr'}")
     assert "lower_0.9" not in xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
@@ -290,7 +299,8 @@ def test_other_data_leave_the_results_of_the_run(run, capsys, no_pictures) -> No
         fields = np.random.default_rng(7).standard_normal((2, count, 16))
         np.savez(folder / "other.npz", force=fields[0], deflection=fields[1])
     assert "pdno report run other.npz" in output(capsys, "evaluate run other.npz --members 20")
-    output(capsys, "evaluate run --split validation --members 20 --calibrate 0")
+    said = output(capsys, "evaluate run --split validation --members 20 --calibrate 0")
+    assert "trained or validated on 4 of the 4 test inputs" in " ".join(said.split())
     assert (run / "results.json").read_bytes() == before
     assert results.read(run / "evaluation-validation/results.json")["rows"]
     assert output(capsys, "report run other.npz").strip() == "run/evaluation-other/report.html"
