@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-list bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -48,7 +48,15 @@ bench-smoke: $(READY)  ## run all of the paper's experiments and figures in mini
 	OMP_NUM_THREADS=1 $(BIN)/pdno bench --scale smoke
 	OMP_NUM_THREADS=1 $(BIN)/pdno bench --figures --scale smoke
 
-bench-cpu: $(READY)  ## run the paper's experiments, days in all; PARTS='NAME …'; update results/ and docs/
+bench/cpu:
+	mkdir -p bench/cpu
+	cp -R results/bench bench/cpu/results
+	mv bench/cpu/results/figures bench/cpu/figures
+
+bench-list: $(READY) bench/cpu  ## list the paper's experiments and figures, with the results in results/bench
+	$(BIN)/pdno bench --list
+
+bench-cpu: $(READY) bench/cpu  ## run those of the paper's experiments that have no results, days in all; PARTS='NAME …'; update results/ and docs/
 	$(BIN)/pdno bench $(PARTS) --scale cpu
 	$(BIN)/pdno bench --figures --scale cpu
 	mkdir -p results/bench/figures
