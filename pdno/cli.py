@@ -255,6 +255,7 @@ def predict(
     Writes mean, standard deviation and quantiles of u, out-of-distribution flags and, if the run has been evaluated, conformal
     intervals to a Zarr store. If interrupted, run the same command again to resume.
     """
+    from .run.folder import calibrated_members
     from .run.meshes import predict_into
     from .work.folder import RunFolder
     from .work.progress import progress_bar
@@ -274,8 +275,10 @@ def predict(
     for note in metadata.get("notes", ()):
         typer.echo(note)
     if "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
-        which = "another model, another grid or other --steps"
-        typer.echo(f"no conformal intervals: they were calibrated for {which}, or --members is below 19")
+        typer.echo(
+            "no conformal intervals: they were calibrated for another model, grid, --steps or number of members; use the "
+            f"options of `pdno evaluate {run}` (its --members is {calibrated_members(run)})"
+        )
     count = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0
     if count:
         inputs = "1 input is" if count == 1 else f"{count} inputs are"

@@ -18,7 +18,7 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from .pairs import Pairs
 
-__all__ = ["divide", "folds", "some_rows"]
+__all__ = ["divide", "folds", "one_of_each", "some_rows"]
 
 Rows = NDArray[np.intp]
 
@@ -72,6 +72,18 @@ def _dependent(pairs: "Pairs", smallest: float) -> Ints:
 def some_rows(samples: int, most: int, seed: int = 0) -> Rows:
     """Return at most this number of rows, drawn at random, ascending: the first rows of a sorted file are not a sample."""
     return np.sort(generator(seed, "rows", 0).permutation(samples)[:most])
+
+
+def one_of_each(groups: Ints | None, samples: int, seed: int = 0) -> Rows:
+    """Return one row of each group, drawn at random, ascending; all rows without groups.
+
+    A random member of a new group is exchangeable with these rows. The first rows of groups are no sample of them: those of
+    trajectories are initial values.
+    """
+    if groups is None:
+        return np.arange(samples)
+    rows = generator(seed, "one of each", 0).permutation(samples)
+    return np.sort(rows[np.unique(np.asarray(groups)[rows], return_index=True)[1]])
 
 
 def folds(samples: int, count: int, group: Ints | None = None, seed: int = 0) -> Iterator[tuple[Rows, Rows]]:

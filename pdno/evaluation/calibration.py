@@ -13,7 +13,6 @@ Arrays: u, mean, std and pit are (sample, channel, *grid), members (member, samp
 observed; points where pit or error is NaN count as missing. Miscalibrated intervals can be corrected by `Conformal`.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,11 +21,12 @@ from numpy.polynomial.legendre import legval
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
-from .._typing import Floats, Mask
+from .._typing import Floats, Ints, Mask
 from ..errors import UserError
+from .averages import averages, has_points, mean_and_error, observed_points
 from .conformal import Conformal
 from .ranks import Ranks, functionals, pit
-from .score import Score, per_sample
+from .score import Score
 
 __all__ = [
     "Component",
@@ -111,7 +111,7 @@ class Diagnosis:
         orders: components of order 1 … 4.
         p: smallest adjusted p-value; NaN if no test was made.
         alpha: false-positive rate of the test.
-        samples: number of samples with observed points.
+        samples: number of samples with observed points, or of their groups.
         findings: the defects in words, the largest first; empty if there are none.
     """
 
@@ -152,7 +152,12 @@ class SpreadSkill:
 
 
 def coverage(
-    pit: ArrayLike, levels: Sequence[float] | Floats, *, mask: ArrayLike | None = None, weights: ArrayLike | None = None
+    pit: ArrayLike,
+    levels: Sequence[float] | Floats,
+    *,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    groups: Ints | None = None,
 ) -> Curve:
     """Return the fraction of points inside the central interval of each level, |PIT − ½| ≤ level/2: the level if calibrated.
 
@@ -161,6 +166,7 @@ def coverage(
         levels: nominal levels, each between 0 and 1.
         mask: True where u is observed; broadcasts against the last axes of pit.
         weights: of the points, likewise; default: all one.
+        groups: labels of dependent samples, (sample,), which are averaged first.
 
     Raises:
         UserError: if levels or PIT are outside [0, 1], shapes do not fit, or no point is observed.
@@ -172,17 +178,22 @@ def coverage(
     nominal = np.asarray(levels, dtype=np.float64)
     if nominal.ndim != 1 or not ((nominal >= 0) & (nominal <= 1)).all():
         raise UserError(f"levels are {levels}, expected a list of numbers between 0 and 1; 90 % is 0.9")
-    inside = [_averages(np.abs(values - 0.5) <= level / 2, observed, weights) for level in nominal]
-    return Curve(nominal, *_mean_and_error(inside))
+    inside = [averages(np.abs(values - 0.5) <= level / 2, observed, weights, groups) for level in nominal]
+    return Curve(nominal, *mean_and_error(inside))
 
 
 def rank_histogram(
-    pit: ArrayLike, bins: int = 20, *, mask: ArrayLike | None = None, weights: ArrayLike | None = None
+    pit: ArrayLike,
+    bins: int = 20,
+    *,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    groups: Ints | None = None,
 ) -> Histogram:
     """Return the density of PIT in bins of equal width: flat if calibrated, U-shaped if too narrow, a hump if too wide.
 
     Args:
-        pit, mask, weights: as in `coverage`.
+        pit, mask, weights, groups: as in `coverage`.
         bins: number of bins.
 
     Raises:
@@ -190,12 +201,17 @@ def rank_histogram(
     """
     values, observed = _check_pit(pit, mask)
     numbers = np.minimum(np.where(observed, values, 0) * _at_least_one(bins, "bins"), bins - 1).astype(np.int64)
-    densities = [_averages(numbers == number, observed, weights) * bins for number in range(bins)]
-    return Histogram(np.linspace(0, 1, bins + 1), *_mean_and_error(densities))
+    densities = [averages(numbers == number, observed, weights, groups) * bins for number in range(bins)]
+    return Histogram(np.linspace(0, 1, bins + 1), *mean_and_error(densities))
 
 
 def diagnose(
-    pit: ArrayLike, *, mask: ArrayLike | None = None, weights: ArrayLike | None = None, alpha: float = 0.01
+    pit: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    groups: Ints | None = None,
+    alpha: float = 0.01,
 ) -> Diagnosis:
     """Test PIT (sample, …) for uniformity: estimate c_1 … c_4, t-test each over samples, and name the defects.
 
@@ -220,12 +236,14 @@ def diagnose(
     (n − 1)/2 degrees of freedom, as used here, the rate is at most alpha in both extremes and between them, for n ≥ 5 and
     alpha = 0.1 … 0.001. No test with power can guarantee this for every dependence.
 
-    With fewer than five samples no test is made: p is NaN, findings are empty, `enough_samples` is False.
+    Samples of a group, such as frames of a trajectory, are dependent: they are averaged, and n is the number of groups.
+    With fewer than five samples or groups no test is made: p is NaN, findings are empty, `enough_samples` is False.
 
     Args:
         pit: as returned by `pit`; (sample, 1) for one number per sample.
         mask: True where u is observed.
         weights: of the points.
+        groups: labels of dependent samples, (sample,).
         alpha: false-positive rate.
 
     Raises:
@@ -237,11 +255,12 @@ def diagnose(
     if not 0 < alpha < 1:
         raise UserError(f"alpha = {alpha}, expected a false-positive rate between 0 and 1; 0.01 is usual")
     values, observed = _check_pit(pit, mask)
-    samples = int(_has_points(observed).sum())
+    rows = has_points(observed)
+    samples = int(rows.sum()) if groups is None else len(np.unique(np.asarray(groups)[rows]))
     means, errors, ps = np.full((3, len(ORDERS)), np.nan)
     if samples:
         polynomials = (np.sqrt(2 * j + 1) * legval(2 * values - 1, [0] * j + [1]) for j in ORDERS)
-        means, errors = _mean_and_error([_averages(each, observed, weights) for each in polynomials])
+        means, errors = mean_and_error([averages(each, observed, weights, groups) for each in polynomials])
     if samples >= MIN_SAMPLES:
         ps = _holm(_p_values(means, errors, samples))
     orders = tuple(
@@ -253,7 +272,13 @@ def diagnose(
 
 
 def spread_skill(
-    std: ArrayLike, error: ArrayLike, members: int, bins: int = 10, *, mask: ArrayLike | None = None
+    std: ArrayLike,
+    error: ArrayLike,
+    members: int,
+    bins: int = 10,
+    *,
+    mask: ArrayLike | None = None,
+    groups: Ints | None = None,
 ) -> SpreadSkill:
     """Compare predicted spread with the size of errors, in bins of equal count by predicted std and overall:
 
@@ -269,6 +294,7 @@ def spread_skill(
         members: number of members M.
         bins: number of bins.
         mask: True where u is observed.
+        groups: labels of dependent samples, (sample,), which are averaged first.
 
     Raises:
         UserError: if shapes differ, std is NaN or negative at observed points, or no point is observed.
@@ -276,11 +302,12 @@ def spread_skill(
     std, error = np.asarray(std, dtype=np.float64), np.asarray(error, dtype=np.float64)
     if std.shape != error.shape:
         raise UserError(f"std has shape {std.shape}, error has {error.shape}; expected the same shape (sample, channel, *grid)")
-    observed = _observed(error, mask)
+    observed = observed_points(error, mask)
     if not (std[observed] >= 0).all():
         raise UserError("std is NaN or negative where u is observed; pass 0 for a deterministic prediction")
     variance, square = std**2 * (1 + 1 / _at_least_one(members, "members")), error**2
-    ratio = Score.root_of_ratio(_averages(variance, observed), _averages(square, observed))
+    above, below = (averages(v, observed, None, groups) for v in (variance, square))
+    ratio = Score.root_of_ratio(above, below)
     order = np.argsort(std[observed], kind="stable")
     ordered = std[observed][order]
     cuts = np.linspace(0, len(ordered), _at_least_one(bins, "bins") + 1).astype(np.int64)[:-1]
@@ -290,12 +317,19 @@ def spread_skill(
     return SpreadSkill(spread, skill, count, ratio.value, ratio.error)
 
 
-def sharpness(lower: ArrayLike, upper: ArrayLike, *, mask: ArrayLike | None = None, weights: ArrayLike | None = None) -> Score:
+def sharpness(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    groups: Ints | None = None,
+) -> Score:
     """Return the mean width of intervals: of two calibrated predictions, the sharper one is more informative.
 
     Args:
         lower, upper: bounds of the intervals, (sample, channel, *grid).
-        mask, weights: as in `coverage`.
+        mask, weights, groups: as in `coverage`.
 
     Raises:
         UserError: if shapes differ, or lower > upper at some point.
@@ -306,29 +340,16 @@ def sharpness(lower: ArrayLike, upper: ArrayLike, *, mask: ArrayLike | None = No
     lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
     if lower.shape != upper.shape:
         raise UserError(f"lower has shape {lower.shape}, upper has {upper.shape}; expected the same shape (sample, …)")
-    observed = _observed(upper - lower, mask)
+    observed = observed_points(upper - lower, mask)
     if (lower[observed] > upper[observed]).any():
         raise UserError("lower is above upper at some points, expected lower ≤ upper; exchange them")
-    return Score.mean(_averages(upper - lower, observed, weights))
-
-
-def _observed(values: Floats, mask: ArrayLike | None) -> Mask:
-    """Return where values are observed: not NaN, and True in the mask."""
-    observed = ~np.isnan(values)
-    given = np.asarray(True if mask is None else mask, dtype=bool)
-    try:
-        observed &= np.broadcast_to(given, values.shape)
-    except ValueError:
-        raise UserError(f"a mask of shape {given.shape} does not broadcast to {values.shape}; omit axes or pass all") from None
-    if values.ndim < 1:
-        raise UserError(f"a single number {values} was passed, expected an array (sample, channel, *grid); add the axes")
-    return observed
+    return Score.mean(averages(upper - lower, observed, weights, groups))
 
 
 def _check_pit(pit: ArrayLike, mask: ArrayLike | None) -> tuple[Floats, Mask]:
     """Return PIT as floats, and where it is observed."""
     values = np.asarray(pit, dtype=np.float64)
-    observed = _observed(values, mask)
+    observed = observed_points(values, mask)
     if not ((values[observed] >= 0) & (values[observed] <= 1)).all():
         raise UserError("PIT has values outside [0, 1]; compute it from members and u by pdno.evaluation.calibration.pit")
     return values, observed
@@ -338,24 +359,6 @@ def _at_least_one(number: int, name: str) -> int:
     if number < 1:
         raise UserError(f"{name} = {number}, expected a whole number ≥ 1; pass a larger one")
     return number
-
-
-def _has_points(observed: Mask) -> Mask:
-    """Return which samples have an observed point, (sample,)."""
-    return np.asarray(observed.reshape(len(observed), math.prod(observed.shape[1:])).any(axis=1))
-
-
-def _averages(values: NDArray[np.generic], observed: Mask, weights: ArrayLike | None = None) -> Floats:
-    """Average over the observed points of each sample that has one."""
-    rows = _has_points(observed)
-    if not rows.any():
-        raise UserError(f"none of the points of shape {observed.shape} is observed, expected some values of u; check the mask")
-    return per_sample(values[rows], mask=observed[rows], weights=weights)
-
-
-def _mean_and_error(each: Sequence[Floats]) -> tuple[Floats, Floats]:
-    scores = [Score.mean(values) for values in each]
-    return np.array([score.value for score in scores]), np.array([score.error for score in scores])
 
 
 def _p_values(means: Floats, errors: Floats, samples: int) -> Floats:

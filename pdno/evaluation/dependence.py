@@ -1,4 +1,4 @@
-r"""The standard error of a mean of dependent values.
+r"""Which samples depend on each other, and the standard error of a mean of dependent values.
 
 Values v_i of one group are not independent; groups may still depend on the group before them, as fields of a time series do:
 
@@ -13,11 +13,24 @@ autocorrelation, which is all of it in a first-order autoregressive process; a n
 import numpy as np
 
 from .._typing import Array, Ints
+from ..data.pairs import Pairs
+from ..data.series import blocks
 from ..errors import UserError
 
-__all__ = ["stderr_of_mean"]
+__all__ = ["groups_of", "stderr_of_mean"]
 
 LARGEST_CORRELATION = 0.99  # of consecutive groups, so that the effective sample size is not 0
+
+
+def groups_of(pairs: Pairs) -> Ints | None:
+    """Return a label for each pair, equal for pairs that are not independent; None if all are.
+
+    These are the user's groups, else repeated inputs, else blocks of consecutive samples of a series.
+    """
+    labels = pairs.shared_labels()
+    if labels is None and pairs.group is None and pairs.is_series():
+        return blocks(pairs.a, pairs.u, pairs.scalars)
+    return labels
 
 
 def stderr_of_mean(values: Array, groups: Ints | None) -> float:

@@ -1,10 +1,13 @@
 """Summaries of the ensembles that a model draws, accumulated while streaming: memory does not grow with the number of members.
 
 X_1, …, X_M ~ q_θ(· | a),    y = u^η:        mean, std, central intervals, rank of y, CRPS, energy score, spectrum
+
+Differences below 10⁻⁹ of the size of a channel are rounding: members and observation are equal then, and where all of them are,
+there is nothing to judge and no rank.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -15,17 +18,19 @@ from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from .metrics import spectrum
 from .novelty import Novelty
-from .ranks import Ranks, channel_functionals, functionals
+from .ranks import Ranks, channel_functionals
 from .running import RunningCRPS, RunningEnergy
 from .streaming import Moments, Statistics, central
 
 __all__ = [
     "FUNCTIONAL_LEVEL",
     "LEVELS",
+    "ROUNDING",
     "SHOWN_MEMBERS",
     "EnsembleSummary",
     "Forecaster",
     "GivenInputs",
+    "channel_rms",
     "observations",
     "summarise",
 ]
@@ -35,6 +40,10 @@ SHOWN_MEMBERS = 3  # fewest members of each input that are kept, to be plotted
 KEPT_FIELDS = 300  # members of all inputs that are kept, if SHOWN_MEMBERS of each are fewer
 FUNCTIONAL_LEVEL = 0.9  # nominal level of the intervals of functionals
 SPECTRUM_MEMBERS = 100  # members that the mean spectrum is computed from
+ROUNDING = 1e-9  # of the size of a channel, up to which values are equal
+CHANNEL_AXIS = {"shown": 2, "bounds": 3, "joint_pit": 2, "joint_observed": 2, "joint_std": 2, "joint_bounds": 3}
+OF_ALL_CHANNELS = ("energy", "spectrum")  # fields of a summary without an axis of channels
+UNITLESS = ("pit", "joint_pit")
 
 
 class GivenInputs(Protocol):
@@ -92,15 +101,17 @@ class Forecaster(Protocol):
 
 @dataclass(frozen=True)
 class EnsembleSummary:
-    """Statistics of the ensembles for some pairs. Fields are (sample, channel, *grid)."""
+    """Statistics of the ensembles for some pairs. Fields are (sample, channel, *grid).
+
+    `energy` and `spectrum` are those of channels in units of `units`.
+    """
 
     mean: Floats
     std: Floats
     shown: Array  # the first members, at least SHOWN_MEMBERS if there are so many, (sample, member, channel, *grid)
-    pit: Floats
+    pit: Floats  # NaN where u is missing, or equal to all members
     bounds: Floats  # of the central intervals of LEVELS, (level, 2, sample, channel, *grid)
-    functional_pit: Floats  # PIT of the functionals of whole fields, (sample, 2)
-    joint_pit: Floats  # PIT of the functionals of each channel, (sample, functional, channel); NaN without observations
+    joint_pit: Floats  # PIT of the functionals of each channel, (sample, functional, channel); NaN as pit
     joint_observed: Floats  # the functionals of the observations, in the same shape
     joint_std: Floats  # standard deviation of the functionals over members, in the same shape
     joint_bounds: Floats  # of their central intervals of FUNCTIONAL_LEVEL, (2, sample, functional, channel)
@@ -110,6 +121,22 @@ class EnsembleSummary:
     members: int
     seconds: float
     exact_mean: bool = False  # whether `mean` is that of the distribution instead of the members
+
+    @property
+    def judged(self) -> Mask:
+        """Where observations differ from members, so that they can be judged, (sample, channel, *grid)."""
+        return np.isfinite(self.pit)
+
+    def in_units(self, channels: Sequence[int], units: Floats) -> "EnsembleSummary":
+        """Return the summary of some channels, divided by their units (of the selected channels)."""
+        parts: dict[str, Any] = {}
+        for name, values in ((f.name, getattr(self, f.name)) for f in fields(self)):
+            if isinstance(values, np.ndarray) and name not in OF_ALL_CHANNELS:
+                axis = CHANNEL_AXIS.get(name, 1)
+                part = np.take(values, channels, axis=axis)
+                unit = units.reshape(-1, *(1,) * (part.ndim - axis - 1))
+                parts[name] = part if name in UNITLESS else part / unit
+        return replace(self, **parts)
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the bounds of the central interval of one of LEVELS."""
@@ -121,18 +148,26 @@ class _Accumulator:
     """Statistics of the ensemble for one input, updated with batches of members."""
 
     def __init__(
-        self, observed: Array, mask: Mask | None, weights: Array | None, members: int, kept: int, seed: int, index: int
+        self,
+        observed: Array,
+        mask: Mask | None,
+        weights: Array | None,
+        scales: tuple[Floats, Floats],
+        members: int,
+        kept: int,
+        seed: int,
+        index: int,
     ) -> None:
         self.mask, self.kept = mask, kept
+        self.units, tolerance = (x.reshape(-1, *(1,) * (observed.ndim - 1)) for x in scales)
         u = self._masked(observed)
         self.quantile_levels = [central(level, members) for level in LEVELS]
         self.statistics = Statistics(u.shape, sorted({p for pair in self.quantile_levels for p in pair}))
-        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u, mask=mask, weights=weights)
-        self.ranks = Ranks(u, seed, index)
-        self.functional_ranks = Ranks(functionals(u[None], mask=mask)[0], seed + 1, index)
+        self.crps, self.energy = RunningCRPS(u), RunningEnergy(u / self.units, mask=mask, weights=weights)
+        self.ranks = Ranks(np.where(True if mask is None else mask, observed, np.nan), seed, index, tolerance)
         self.joint = channel_functionals(u[None], mask=mask)[0]
         self.joint_members: list[Floats] = []
-        self.joint_ranks = Ranks(self.joint, seed + 2, index)
+        self.joint_ranks = Ranks(self.joint, seed + 2, index, scales[1])
         self.spectrum = Moments(spectrum(u[None]).shape[1:])
         self.shown: list[Array] = []
 
@@ -144,13 +179,13 @@ class _Accumulator:
         """Add a batch of members, (k, channel, *grid)."""
         self.shown += list(members[: max(0, self.kept - len(self.shown))])
         members = self._masked(members)
-        for each in (self.statistics, self.crps, self.energy, self.ranks):
+        for each in (self.statistics, self.crps, self.ranks):
             each.add(members)
-        self.functional_ranks.add(functionals(members, mask=self.mask))
+        self.energy.add(members / self.units)
         self.joint_members.append(channel_functionals(members, mask=self.mask))
         used = members[: max(0, SPECTRUM_MEMBERS - self.spectrum.count)]
         if len(used):
-            self.spectrum.add(spectrum(used))
+            self.spectrum.add(spectrum(used / self.units))
 
     @property
     def count(self) -> int:
@@ -166,10 +201,9 @@ class _Accumulator:
             "mean": moments.mean,
             "std": moments.std if self.count > 1 else np.zeros_like(moments.mean),
             "shown": np.stack(self.shown),
-            "pit": self.ranks.pit,
+            "pit": _judged(self.ranks),
             "bounds": np.stack([[quantiles[low], quantiles[high]] for low, high in self.quantile_levels]),
-            "functional_pit": self.functional_ranks.pit,
-            "joint_pit": self.joint_ranks.pit,
+            "joint_pit": _judged(self.joint_ranks),
             "joint_observed": self.joint,
             "joint_std": joint.std(axis=0, ddof=1) if self.count > 1 else np.zeros_like(self.joint),
             "joint_bounds": _quantiles(joint, central(FUNCTIONAL_LEVEL, self.count)),
@@ -177,6 +211,11 @@ class _Accumulator:
             "energy": self.energy.value,
             "spectrum": self.spectrum.mean,
         }
+
+
+def _judged(ranks: Ranks) -> Floats:
+    """Return PIT; NaN where all members are equal to the observation."""
+    return np.where(ranks.tied, np.nan, ranks.pit)
 
 
 def _quantiles(values: Floats, levels: tuple[float, float]) -> Floats:
@@ -194,6 +233,7 @@ def summarise(
     seed: int = 0,
     start: int = 0,
     progress: Callable[[int], None] | None = None,
+    units: Floats | None = None,
     **sampling: Any,
 ) -> EnsembleSummary:
     """Draw members for the inputs of these pairs, and compare them with the observations.
@@ -205,11 +245,13 @@ def summarise(
         seed: of the members.
         start: number of the first input; members are a function of it.
         progress: called after every batch with its number of members.
+        units: of the channels in energy scores and spectra, (channel,); default: 1.
         sampling: sampling settings, such as steps=20.
     """
     begin = perf_counter()
     observed, mask, weights = observations(pairs), pairs.mask, pairs.weights
     count = 1 if model.deterministic else members
+    scales = np.ones(observed.shape[1]) if units is None else units, ROUNDING * channel_rms(observed, mask)
     kept = min(count, max(SHOWN_MEMBERS, KEPT_FIELDS // len(pairs)))
     given = model.given(pairs.a, pairs.scalars)
     results: list[dict[str, Any]] = []
@@ -218,20 +260,28 @@ def summarise(
         for i in np.unique(inputs):
             if current is None:
                 seen = None if mask is None else mask[i]
-                current = _Accumulator(observed[i], seen, weights, count, kept, seed, start + int(i))
+                current = _Accumulator(observed[i], seen, weights, scales, count, kept, seed, start + int(i))
             current.add(values[inputs == i])
             if current.count == count:
                 results.append(current.result())
                 current = None
         if progress is not None:
             progress(len(inputs))
-    fields = {name: np.stack([result[name] for result in results]) for name in results[0]}
-    fields["bounds"] = np.moveaxis(fields["bounds"], 0, 2)
-    fields["joint_bounds"] = np.moveaxis(fields["joint_bounds"], 0, 1)
+    parts = {name: np.stack([result[name] for result in results]) for name in results[0]}
+    parts["bounds"] = np.moveaxis(parts["bounds"], 0, 2)
+    parts["joint_bounds"] = np.moveaxis(parts["joint_bounds"], 0, 1)
     exact = given.mean
     if exact is not None:
-        fields["mean"] = exact
-    return EnsembleSummary(**fields, members=count, seconds=perf_counter() - begin, exact_mean=exact is not None)
+        parts["mean"] = exact
+    return EnsembleSummary(**parts, members=count, seconds=perf_counter() - begin, exact_mean=exact is not None)
+
+
+def channel_rms(values: Array, mask: Mask | None) -> Floats:
+    """Return the root mean square of each channel of fields (sample, channel, *grid) where they are observed, (channel,)."""
+    axes = (0, *range(2, values.ndim))
+    observed = np.broadcast_to(True if mask is None else mask, values.shape)
+    squares = np.square(np.where(observed, values, 0.0), dtype=np.float64).sum(axis=axes)
+    return np.asarray(np.sqrt(squares / np.maximum(observed.sum(axis=axes), 1)))
 
 
 def observations(pairs: Pairs) -> Array:

@@ -7,6 +7,8 @@ have no nominal values: where errors are shared by a whole field, c_i is near 0 
 of members of the model, in place of observations, is therefore given beside them: one far below it is a defect.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from .._typing import Array, Floats, Ints, Mask
@@ -21,12 +23,13 @@ MIN_POINTS = 20  # of a field: with fewer, coverage of one input is a coarse num
 RESAMPLED = 200  # sets of inputs from which standard errors are estimated
 
 
-def input_coverage(inside: Mask, mask: Mask | None = None) -> dict[str, Score]:
+def input_coverage(inside: Mask, mask: Mask | None = None, groups: Ints | None = None) -> dict[str, Score]:
     """Return quantiles of the coverage of single inputs.
 
     Args:
         inside: whether each observation is inside its interval, (sample, channel, *grid).
         mask: True where u is observed.
+        groups: labels of dependent inputs, (sample,), which are resampled together.
 
     Returns:
         Scores by the names of QUANTILES; none if there are too few inputs or points.
@@ -38,8 +41,11 @@ def input_coverage(inside: Mask, mask: Mask | None = None) -> dict[str, Score]:
     each = by_input(inside, mask)
     if len(each) < MIN_INPUTS or inside[0].size < MIN_POINTS:
         return {}
-    rows = generator(0, "input coverage", 0).integers(len(each), size=(RESAMPLED, len(each)))
-    return {name: Score(*_quantile(each, rows, level), each) for name, level in QUANTILES.items()}
+    present = np.ones(len(inside), dtype=bool) if mask is None else mask.reshape(len(mask), -1).any(axis=1)
+    labels = np.arange(len(each)) if groups is None else np.asarray(groups)[present]
+    resampled = [each[rows] for rows in _resamples(labels)]
+    quantiles = {name: np.array([np.quantile(values, level) for values in resampled]) for name, level in QUANTILES.items()}
+    return {name: Score(float(np.quantile(each, QUANTILES[name])), float(q.std()), each) for name, q in quantiles.items()}
 
 
 def member_decile(shown: Array, lower: Floats, upper: Floats, mask: Mask | None = None) -> Score:
@@ -51,6 +57,7 @@ def member_decile(shown: Array, lower: Floats, upper: Floats, mask: Mask | None 
         mask: True where u is observed.
     """
     inside = (lower[:, None] <= shown) & (shown <= upper[:, None])
+    # each: the decile of every member, which shows how much it varies by chance
     return Score.mean([np.quantile(by_input(part, mask), QUANTILES["lowest_decile"]) for part in inside.swapaxes(0, 1)])
 
 
@@ -62,6 +69,9 @@ def by_input(inside: Mask, mask: Mask | None = None) -> Floats:
     return np.asarray((inside & present).sum(axis=axes)[points > 0] / points[points > 0])
 
 
-def _quantile(each: Floats, rows: Ints, level: float) -> tuple[float, float]:
-    """Return a quantile, and its standard error over resampled rows."""
-    return float(np.quantile(each, level)), float(np.quantile(each[rows], level, axis=1).std())
+def _resamples(labels: Ints) -> Iterator[Ints]:
+    """Yield rows of inputs, resampled by their labels."""
+    _, number = np.unique(labels, return_inverse=True)
+    parts = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    for drawn in generator(0, "input coverage", 0).integers(len(parts), size=(RESAMPLED, len(parts))):
+        yield np.concatenate([parts[i] for i in drawn])

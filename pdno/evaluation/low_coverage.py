@@ -1,11 +1,14 @@
 """Regions of low coverage: parts of the domain, and ranges of predicted values, where intervals cover too few observations.
 
-    p_k = Σ_i c_ik / Σ_i n_ik,        se_k² = n/(n − 1) · Σ_i (c_ik − p_k n_ik)² / (Σ_i n_ik)²,
+    p_k = Σ_i c_ik / Σ_i n_ik,        se_k² = n_k/(n_k − 1) · Σ_i (c_ik − p_k n_ik)² / (Σ_i n_ik)²,
 
-for the part k, with n_ik observed points in sample i, c_ik of them covered. Points of one field are dependent, samples are not:
-p_k is a ratio of sums over samples, and se_k its standard error. A part has low coverage if p_k is below the nominal level by
-more than `MARGIN`, and by more than t·se_k, where t is the quantile of Student's distribution at a false-positive rate `ALPHA`
-for all K parts together (Bonferroni), with (n − 1)/2 degrees of freedom as in `pdno.evaluation.calibration.diagnose`.
+for the part k, with n_ik observed points in group i, c_ik of them covered, and n_k groups that have points in it; each sample
+is a group, unless groups are given. Points of a group are dependent, groups are not: p_k is a ratio of sums over groups, and
+se_k its standard error. A part has low coverage if p_k is below the nominal level by more than `MARGIN`, and significantly, by
+two tests: t·se_k, where t is the quantile of Student's distribution with (n_k − 1)/2 degrees of freedom as in
+`pdno.evaluation.calibration.diagnose`, and `pdno.evaluation.proportion.upper_bound`, which is that of the binomial distribution
+if all groups agree (se_k = 0). Both have a false-positive rate `ALPHA` for all K parts together (Bonferroni). Parts with fewer
+than five groups are not tested.
 """
 
 from collections.abc import Mapping
@@ -15,6 +18,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from .._typing import Floats, Ints, Mask
+from .proportion import upper_bound
 
 __all__ = ["ALPHA", "MARGIN", "Region", "low_coverage_range", "low_coverage_region"]
 
@@ -22,7 +26,7 @@ ALPHA = 0.01  # false-positive rate for all parts together
 MARGIN = 0.08  # smallest deficit of coverage that is reported
 BLOCKS = 8  # parts of each axis
 RANGES = 8  # of predicted values, with equal numbers of points
-MIN_SAMPLES = 5  # for a test
+MIN_GROUPS = 5  # with points in a part, for a test
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,13 @@ class Region:
 
 
 def low_coverage_range(
-    inside: Mask, values: Floats, level: float, quantity: str, mask: Mask | None = None, tests: int = 1
+    inside: Mask,
+    values: Floats,
+    level: float,
+    quantity: str,
+    mask: Mask | None = None,
+    tests: int = 1,
+    groups: Ints | None = None,
 ) -> Region | None:
     """Find the range of predicted values with the lowest coverage.
 
@@ -46,6 +56,7 @@ def low_coverage_range(
         quantity: name of the values in the description.
         mask: True where u is observed.
         tests: number of quantities that are tested, which share the false-positive rate.
+        groups: labels of dependent samples, (sample,).
 
     Returns:
         None if no range has significantly low coverage.
@@ -58,7 +69,7 @@ def low_coverage_range(
     edges = np.quantile(values[observed], np.linspace(0, 1, RANGES + 1), method="inverted_cdf")
     inner = np.unique(edges[1:-1])
     part = np.searchsorted(inner, values)  # (edge_k−1, edge_k]
-    k, coverage = _lowest(inside, part, observed, len(inner) + 1, level, tests)
+    k, coverage = _lowest(inside, part, observed, len(inner) + 1, level, tests, groups)
     if coverage is None:
         return None
     low, high = (f"{inner[i]:.3g}" if 0 <= i < len(inner) else "" for i in (k - 1, k))
@@ -66,7 +77,14 @@ def low_coverage_range(
     return Region(f"where {quantity} {bounds}", *coverage)
 
 
-def low_coverage_region(inside: Mask, axes: Mapping[str, Floats], level: float, mask: Mask | None = None) -> Region | None:
+def low_coverage_region(
+    inside: Mask,
+    axes: Mapping[str, Floats],
+    level: float,
+    mask: Mask | None = None,
+    tests: int = 1,
+    groups: Ints | None = None,
+) -> Region | None:
     """Find the part of the domain with the lowest coverage, among blocks of the grid.
 
     Args:
@@ -74,6 +92,7 @@ def low_coverage_region(inside: Mask, axes: Mapping[str, Floats], level: float, 
         axes: name → nodes of each axis of the grid.
         level: nominal level of the intervals.
         mask: True where u is observed.
+        tests, groups: as in `low_coverage_range`.
 
     Returns:
         None if no block has significantly low coverage.
@@ -85,7 +104,7 @@ def low_coverage_region(inside: Mask, axes: Mapping[str, Floats], level: float, 
         number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         numbers = numbers * len(parts) + number.reshape([-1 if i == axis else 1 for i in range(len(blocks))])
     count = int(np.prod([len(parts) for parts in blocks]))
-    k, coverage = _lowest(inside, np.broadcast_to(numbers, inside.shape), observed, count, level)
+    k, coverage = _lowest(inside, np.broadcast_to(numbers, inside.shape), observed, count, level, tests, groups)
     if coverage is None or not blocks:
         return None
     indices = np.unravel_index(k, [len(parts) for parts in blocks])
@@ -94,20 +113,20 @@ def low_coverage_region(inside: Mask, axes: Mapping[str, Floats], level: float, 
 
 
 def _lowest(
-    inside: Mask, part: Ints, observed: Mask, count: int, level: float, tests: int = 1
+    inside: Mask, part: Ints, observed: Mask, count: int, level: float, tests: int, groups: Ints | None
 ) -> tuple[int, tuple[float, float] | None]:
     """Return the number of the part with the lowest coverage, and its coverage with standard error; None if not significant."""
-    n = len(inside)
-    if n < MIN_SAMPLES:
-        return 0, None
-    flat = (np.arange(n).reshape(-1, *[1] * (inside.ndim - 1)) * count + part)[observed]
+    group = np.arange(len(inside)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n = int(group.max(initial=-1)) + 1
+    flat = (group.reshape(-1, *[1] * (inside.ndim - 1)) * count + part)[observed]
     points = np.bincount(flat, minlength=n * count).reshape(n, count)
     covered = np.bincount(flat, weights=inside[observed], minlength=n * count).reshape(n, count)
-    total = points.sum(axis=0)
+    total, present = points.sum(axis=0), np.maximum((points > 0).sum(axis=0), 2)
     coverage = covered.sum(axis=0) / np.maximum(total, 1)
-    error = np.sqrt(n / (n - 1) * np.square(covered - coverage * points).sum(axis=0)) / np.maximum(total, 1)
-    deficit = level - coverage
-    low = (total > 0) & (deficit > MARGIN) & (deficit > student.isf(ALPHA / count / tests, (n - 1) / 2) * error)
+    error = np.sqrt(present / (present - 1) * np.square(covered - coverage * points).sum(axis=0)) / np.maximum(total, 1)
+    alpha, deficit = ALPHA / count / tests, level - coverage
+    low = (present >= MIN_GROUPS) & (deficit > MARGIN) & (deficit > student.isf(alpha, (present - 1) / 2) * error)
+    low &= upper_bound(coverage, error, present, alpha) < level
     if not low.any():
         return 0, None
     k = int(np.where(low, coverage, np.inf).argmin())

@@ -37,9 +37,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.fft import dctn
 from scipy.special import ndtr, ndtri
-from scipy.stats import mannwhitneyu
+from scipy.stats import betabinom, mannwhitneyu
 
 from .._typing import Floats, Ints, Mask
+from ..data.split import one_of_each
 from ..draw import generator
 from ..errors import UserError
 from ..work.state import State
@@ -130,14 +131,14 @@ class Novelty:
         Args:
             a: inputs, (sample, channel, *grid).
             scalars: (sample, parameter).
-            group: labels; only the first input of each group is used, for instance of repeated inputs.
+            group: labels of dependent inputs, (sample,); one input of each group, drawn at random, is used.
             alpha: false-positive rate.
 
         Returns:
             None for fewer than two inputs.
         """
-        first_rows = np.arange(len(a)) if group is None else np.sort(np.unique(group, return_index=True)[1])
-        rows = generator(0, "novelty/halves", 0).permutation(first_rows)[: 2 * MAX_INPUTS]
+        rows = one_of_each(group, len(a))
+        rows = generator(0, "novelty/halves", 0).permutation(rows)[: 2 * MAX_INPUTS]
         first, second = np.sort(rows[: len(rows) // 2]), np.sort(rows[len(rows) // 2 :])
         if not len(first):
             return None
@@ -168,6 +169,15 @@ class Novelty:
         """
         return float(mannwhitneyu(self._distance(a, scalars), self.held_out, alternative="two-sided").pvalue)
 
+    def excess(self, flagged: int, inputs: int) -> float:
+        """Return the probability that at least so many of independent inputs from the training distribution are flagged.
+
+        The rate at which a threshold flags inputs varies between held-out sets: k-th of n scores, it is Beta(n + 1 − k, k).
+        """
+        n = len(self.held_out)
+        k = self._rank
+        return float(betabinom.sf(flagged - 1, inputs, n + 1 - k, k)) if inputs else 1.0
+
     @property
     def alpha(self) -> float:
         """Bound on the false-positive rate: the requested one, or 1/(n + 1) if that is larger."""
@@ -176,8 +186,12 @@ class Novelty:
     @property
     def threshold(self) -> float:
         """d_(k); at least 0.1, for held-out inputs that are all equal."""
-        k = int(np.ceil((len(self.held_out) + 1) * (1 - self.alpha) - ROUNDING))
-        return max(MIN_THRESHOLD, float(self.held_out[max(k, 1) - 1]) * (1 + ROUNDING))
+        return max(MIN_THRESHOLD, float(self.held_out[self._rank - 1]) * (1 + ROUNDING))
+
+    @property
+    def _rank(self) -> int:
+        """The number k of the held-out score that is the threshold, from 1."""
+        return max(1, int(np.ceil((len(self.held_out) + 1) * (1 - self.alpha) - ROUNDING)))
 
     def state(self) -> State:
         """Return all arrays, to be saved."""

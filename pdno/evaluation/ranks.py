@@ -9,7 +9,7 @@ probability, and PIT is exactly uniform on [0, 1] for any M ≥ 1. Tests of this
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._typing import Floats
+from .._typing import Floats, Mask
 from ..draw import generator
 from ..errors import UserError
 
@@ -21,17 +21,23 @@ FUNCTIONALS = ("mean", "maximum", "roughness")  # of `channel_functionals`, in t
 class Ranks:
     """PIT of one input, accumulated over batches of members; v is a function of (seed, index), the number of the input.
 
+    Args:
+        u: the observation, (channel, *grid); NaN where it is missing.
+        seed, index: identify v.
+        tolerance: differences up to this are ties; broadcasts against u.
+
     >>> ranks = Ranks([0.5, 7.0, np.nan])
     >>> ranks.add([[0, 0, 0], [1, 1, 1], [2, 2, 2]])
     >>> ranks.pit * 4 // 1  # ranks among three members
     array([ 1.,  3., nan])
     """
 
-    def __init__(self, u: ArrayLike, seed: int = 0, index: int = 0) -> None:
+    def __init__(self, u: ArrayLike, seed: int = 0, index: int = 0, tolerance: float | Floats = 0.0) -> None:
         self.count = 0
         self._u = np.array(u, dtype=np.float64)
         self._below = np.zeros(self._u.shape, dtype=np.int64)
         self._ties = np.zeros(self._u.shape, dtype=np.int64)
+        self._tolerance = np.broadcast_to(tolerance, self._u.shape)
         self._v = generator(seed, "pit", index).random(self._u.shape)
 
     def add(self, batch: ArrayLike) -> None:
@@ -43,8 +49,14 @@ class Ranks:
         if not np.isfinite(members[:, ~np.isnan(self._u)]).all():
             raise UserError("members are NaN or infinite where u is observed, expected numbers; remove such members")
         self.count += len(members)
-        self._below += (members < self._u).sum(axis=0)
-        self._ties += (members == self._u).sum(axis=0)
+        ties = np.abs(members - self._u) <= self._tolerance
+        self._ties += ties.sum(axis=0)
+        self._below += ((members < self._u) & ~ties).sum(axis=0)
+
+    @property
+    def tied(self) -> Mask:
+        """Where all members are equal to u: there is nothing to judge, and ranks elsewhere stay uniform without it."""
+        return np.asarray(self._ties == self.count)
 
     @property
     def pit(self) -> Floats:

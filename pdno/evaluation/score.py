@@ -2,6 +2,9 @@
 
     value = N⁻¹ Σ_n s_n,        error = std(s_1, …, s_N) / √N        over N independent samples
 
+Samples of one group, such as frames of a trajectory or repeats of an experiment, are dependent: their values are averaged
+first, and N is the number of groups.
+
 Fields are (sample, channel, *grid). A mask is True where u is observed; values elsewhere, NaN included, have no effect.
 Weights are those of a quadrature rule, all one by default. Both broadcast against the last axes of the fields.
 """
@@ -13,15 +16,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._typing import Array, Floats, Mask
+from .._typing import Array, Floats, Ints, Mask
 from ..errors import UserError
 
-__all__ = ["Score", "broadcast_mask", "check_fields", "check_members", "per_sample", "point_weights"]
+__all__ = ["Score", "broadcast_mask", "check_fields", "check_members", "group_means", "per_sample", "point_weights"]
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A score, its standard error over samples (NaN with one sample), and its value for each sample.
+    """A score, its standard error over samples or groups (NaN with one of them), and its value for each sample.
 
     >>> score = Score.mean([1, 2, 3, 6])
     >>> float(score), round(score.error, 3)
@@ -33,22 +36,31 @@ class Score:
     each: Floats = field(repr=False)
 
     @classmethod
-    def mean(cls, each: ArrayLike) -> Self:
-        """Return the mean of (sample,) values with its standard error. One value ∞ makes the mean ∞."""
+    def mean(cls, each: ArrayLike, groups: Ints | None = None) -> Self:
+        """Return the mean of (sample,) values with its standard error. One value ∞ makes the mean ∞.
+
+        Args:
+            each: (sample,).
+            groups: labels of dependent samples, (sample,).
+        """
         x = np.asarray(each, dtype=np.float64)
         if x.ndim != 1 or not len(x):
             raise UserError(f"scores of samples have shape {x.shape}, expected (sample,); pass at least one sample")
-        value = np.inf if (x == np.inf).any() else float(x.mean())
-        error = float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 and np.isfinite(value) else np.nan
+        if (x == np.inf).any():
+            return cls(np.inf, np.nan, x)
+        means = group_means(x, groups)
+        value = float(means.mean())
+        error = float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 and np.isfinite(value) else np.nan
         return cls(value, error, x)
 
     @classmethod
-    def root_of_ratio(cls, numerator: Floats, denominator: Floats) -> Self:
+    def root_of_ratio(cls, numerator: Floats, denominator: Floats, groups: Ints | None = None) -> Self:
         """Return r = √(mean numerator / mean denominator), both (sample,), with its error by the delta method.
 
         The error of r² is that of mean (numerator − r²·denominator) / mean denominator. If the mean of the numerator, which
         may be an estimate, is not positive, r is 0.
         """
+        numerator, denominator = group_means(numerator, groups), group_means(denominator, groups)
         above, below = numerator.mean(), denominator.mean()
         if above <= 0 or below == 0:
             return cls(float(np.inf if above > 0 else 0.0), float(np.nan if above else 0.0), np.empty(0))
@@ -56,8 +68,35 @@ class Score:
         error = cls.mean(numerator - root**2 * denominator).error / below / (2 * root)
         return cls(root, float(error), np.empty(0))
 
+    def grouped(self, groups: Ints | None) -> Self:
+        """Return this mean over samples as a mean over groups, whose standard error is that of independent groups.
+
+        Args:
+            groups: labels of dependent samples, (sample,). Samples whose value is NaN are left out.
+        """
+        if groups is None or not len(self.each):
+            return self
+        there = ~np.isnan(self.each)
+        score = type(self).mean(self.each[there], np.asarray(groups)[there])
+        return type(self)(score.value, score.error, self.each)
+
     def __float__(self) -> float:
         return self.value
+
+
+def group_means(values: Floats, groups: Ints | None) -> Floats:
+    """Return the mean of (sample,) values over each group, (group,); the values themselves without groups.
+
+    >>> group_means(np.array([1.0, 3.0, 5.0]), np.array([7, 7, 2]))
+    array([5., 2.])
+    """
+    if groups is None:
+        return values
+    labels = np.asarray(groups)
+    if labels.shape != values.shape:
+        raise UserError(f"groups have shape {labels.shape}, expected one label for each of {len(values)} samples")
+    _, number = np.unique(labels, return_inverse=True)
+    return np.asarray(np.bincount(number, values) / np.bincount(number))
 
 
 def per_sample(values: ArrayLike, *, mask: ArrayLike | None = None, weights: ArrayLike | None = None) -> Floats:

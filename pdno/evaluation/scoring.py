@@ -8,45 +8,44 @@
     conformal       intervals from calibration pairs              coverage, width, coverage of simultaneous bands
     novelty         out-of-distribution inputs
 
-If the data have no noisy test outputs, u is also used as the observation.
+If the data have no noisy test outputs, u is also used as the observation. Dependent test pairs (groups, repeated inputs,
+blocks of a series) are averaged: errors and tests are those of independent groups. With several channels, each has its own
+scores, and the scores of all are those of channels in standard units (`pdno.evaluation.channels`).
 """
 
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from .._typing import Array, Floats, Mask
+from .._typing import Array, Floats, Ints, Mask
 from ..data.arrays import check_finite
 from ..data.nodes import Nodes
 from ..data.pairs import Dataset, Pairs
-from ..data.split import some_rows
-from ..equation import Equation
+from ..data.split import one_of_each, some_rows
 from ..errors import UserError
 from ..work.progress import progress_bar
-from .calibration import Curve, Diagnosis, Histogram, SpreadSkill, coverage, diagnose, rank_histogram, sharpness, spread_skill
+from .calibration import Curve, Diagnosis, Histogram, SpreadSkill, coverage, diagnose, rank_histogram, spread_skill
+from .channels import channel_names, channel_units, in_units, live_channels
 from .conformal import Conformal
-from .density import recovered
-from .ensemble import FUNCTIONAL_LEVEL, LEVELS, SHOWN_MEMBERS, EnsembleSummary, Forecaster, observations, summarise
-from .input_coverage import input_coverage, member_decile
+from .dependence import groups_of
+from .ensemble import SHOWN_MEMBERS, EnsembleSummary, Forecaster, channel_rms, observations, summarise
 from .low_coverage import Region, low_coverage_range, low_coverage_region
-from .metrics import mean_std, mrle, mstd, nll, relative_residual, rmse, spectral_distance, spectrum
+from .metrics import spectrum
 from .ranks import FUNCTIONALS
-from .running import RunningCRPS
-from .score import Score, per_sample
-from .structure import NoiseStructure, known_noise, noise_structure
+from .score import Score, group_means, per_sample
+from .scores import LEVEL, accuracy, coverages, distribution, masked, of_whole_outputs
+from .scores import conformal as conformal_scores
+from .structure import NoiseStructure, noise_structure
 
 __all__ = ["ALPHA", "LEVEL", "MIN_MEMBERS", "Case", "Evaluation", "evaluate"]
 
-LEVEL = 0.9  # nominal level of the conformal intervals and of the coverage map
 ALPHA = 0.01  # false-positive rate of all diagnoses together
 MIN_MEMBERS = 19  # fewest members for a 90 % interval: its bounds are their minimum and maximum
-MIN_CALIBRATION_PAIRS = 9  # fewest pairs for conformal 90 % intervals
-MEAN_PAIRS = 1000  # training outputs that the unconditional mean is computed from
-UNCONDITIONAL_MEMBERS = 100  # training outputs that form the unconditional ensemble
 INFINITE = 10**9  # number of members of an exact mean
+WHOLE_FIELDS = {"field means": "mean", "roughness": "roughness"}  # diagnosis → functional
 CURVE_LEVELS = np.linspace(0.02, 0.98, 49)  # nominal levels of the coverage curve
 
 
@@ -87,6 +86,8 @@ class Evaluation:
     noise: NoiseStructure | None = None  # None if residuals are zero
     nodes: Nodes | None = None  # of the mesh that u is on; None for a grid
     joint: tuple[Floats, Floats] | None = None  # functionals of observations (sample, 3, channel), and bounds (2, sample, …)
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)  # of expected coverages, at confidence 1 − ALPHA
+    channels: dict[str, "Evaluation"] = field(default_factory=dict)  # each by itself in units of u, if there are several
 
 
 def evaluate(
@@ -107,7 +108,7 @@ def evaluate(
             for scores of unconditional predictions, and the equation, if there is one, for residuals.
         members: number of members for each input.
         seed: of the members.
-        calibrate: maximum number of validation pairs for conformal calibration; 0 for none.
+        calibrate: maximum number of validation pairs for conformal calibration, one of each group; 0 for none.
         progress: show a bar on terminals.
         sampling: sampling settings of the model, such as steps=20.
 
@@ -125,7 +126,7 @@ def evaluate(
     if trained_on := _trained_on(model, test):
         text = f"the model was trained or validated on {trained_on} of these {len(test)} test inputs: scores are optimistic"
         warnings.warn(f"{text}; pass held-out pairs", stacklevel=2)
-    held_out = dataset.validation[:calibrate] if dataset.validation and calibrate > 0 else None
+    held_out = _for_calibration(dataset.validation, calibrate) if dataset.validation and calibrate > 0 else None
     calibration = None if held_out is None else _checked(model, held_out, "validation")
     if isinstance(members, bool) or (members < MIN_MEMBERS and not model.deterministic):
         raise UserError(f"members = {members}: 90 % intervals require at least {MIN_MEMBERS}")
@@ -139,34 +140,75 @@ def evaluate(
             if bar is not None:
                 bar(min(done, total), total)
 
-        e = summarise(model, test, members, seed, 0, count, **sampling)
-        c = summarise(model, calibration, members, seed, len(test), count, **sampling) if calibration else None
-    scores = {**_accuracy(e, test, dataset), **_distribution(e, test, dataset)}
-    diagnostics: dict[str, Any] = {} if model.deterministic else _calibration(e, test, scores)
-    noise = noise_structure(e, test, dataset)
-    scores |= {} if noise is None else noise.scores()
-    conformal = {} if c is None or calibration is None else _conformal(e, c, test, calibration, scores)
+        units = channel_units(observations(test), test.mask)
+        e = summarise(model, test, members, seed, 0, count, units, **sampling)
+        c = summarise(model, calibration, members, seed, len(test), count, units, **sampling) if calibration else None
+    groups = groups_of(test)
+    part = _assessed(e, test, dataset, units, groups)
+    conformal, scores = (
+        ({}, {}) if c is None or calibration is None else conformal_scores(e, c, test, calibration, units, groups)
+    )
     novelty, validation_novelty = (_novelty(model, pairs) for pairs in (test, calibration))
     if novelty is not None:
-        scores["ood_fraction"] = Score.mean((novelty > 1).astype(float))
-    spectra = e.spectrum.mean(axis=0), spectrum(_masked(observations(test), test)).mean(axis=0)
-    return Evaluation(
-        scores,
-        {
-            **_metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling),
-            "trained_on": trained_on,
+        scores["ood_fraction"] = Score.mean((novelty > 1).astype(float), groups)
+    spectra = e.spectrum.mean(axis=0), spectrum(masked(observations(test), test) / _on_grid(units, test)).mean(axis=0)
+    errors = part.scores["mrle" if "mrle" in part.scores else "rmse"].each
+    metadata = _metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling, groups)
+    metadata |= {"novelty_p": _excess(model, novelty, groups), "trained_on": trained_on, **part.metadata}
+    return replace(
+        part,
+        scores=part.scores | of_whole_outputs(e, test, units, groups) | scores,
+        metadata=metadata,
+        cases=_cases(test, e, errors),
+        channels={
+            name: replace(each, metadata=metadata | each.metadata, novelty=novelty) for name, each in part.channels.items()
         },
-        _cases(test, e, scores["mrle" if "mrle" in scores else "rmse"].each),
         conformal=conformal,
         novelty=novelty,
         validation_novelty=validation_novelty,
         spectra=spectra,
         axes=_axes(test),
         nodes=test.nodes,
-        noise=noise,
         joint=None if model.deterministic else (e.joint_observed, e.joint_bounds),
-        **diagnostics,
     )
+
+
+def _assessed(e: EnsembleSummary, test: Pairs, dataset: Dataset, units: Floats, groups: Ints | None) -> Evaluation:
+    """Return scores and diagnostics of all channels together in their units, and of each channel by itself."""
+    count = test.u.shape[1]
+    live = live_channels(e)
+    together = replace(dataset, test=test)
+    if count == 1:
+        return _part(e, test, together, groups, ALPHA)
+    names = channel_names(test)
+    channels = {names[c]: _part(*in_units(e, together, [c], np.ones(1)), groups, ALPHA / len(live)) for c in range(count)}
+    whole = _part(*in_units(e, together, live, units[live]), groups, ALPHA)
+    relative = accuracy(*in_units(e, together, live, channel_rms(test.u, test.mask)[live]), groups)
+    scores = {name: score for name, score in whole.scores.items() if not name.endswith("_std") or name == "mean_std"}
+    scores |= {name: score for name, score in relative.items() if name.startswith("mrle")}
+    noise, raw = noise_structure(e, test, dataset, groups), coverage_map(e)
+    return replace(whole, scores=scores, channels=channels, noise=noise, coverage_map=raw)
+
+
+def _part(e: EnsembleSummary, test: Pairs, data: Dataset, groups: Ints | None, alpha: float) -> Evaluation:
+    """Return scores and diagnostics of some channels, with a false-positive rate for all diagnoses together."""
+    scores = {**accuracy(e, test, data, groups), **distribution(e, test, data, groups)}
+    diagnostics: dict[str, Any] = {}
+    if e.members > 1 and e.judged.any():
+        more, bounds = coverages(e, test, groups, alpha)
+        scores |= more
+        diagnostics = _diagnostics(e, test, groups, alpha) | {"bounds": bounds}
+        spread = diagnostics["spread_skill"]
+        scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
+    noise = noise_structure(e, test, data, groups)
+    scores |= {} if noise is None else noise.scores()
+    return Evaluation(scores, {"relative_spread": _relative_spread(e, test)}, (), noise=noise, **diagnostics)
+
+
+def _for_calibration(validation: Pairs, most: int) -> Pairs:
+    """Return at most so many independent validation pairs, drawn at random: one of each group."""
+    rows = one_of_each(groups_of(validation), len(validation))
+    return validation[rows[some_rows(len(rows), most)]]
 
 
 def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
@@ -193,140 +235,62 @@ def _novelty(model: Forecaster, pairs: Pairs | None) -> Floats | None:
     return None if model.novelty is None or pairs is None else model.novelty.distance(pairs.a, pairs.scalars)
 
 
-def _masked(fields: Array, pairs: Pairs) -> Array:
-    """Set points where outputs are missing to 0."""
-    return fields if pairs.mask is None else np.where(pairs.mask, fields, 0.0)
-
-
-def _points(pairs: Pairs) -> dict[str, Any]:
-    """Return the mask and the weights of points, as scores take them; only nodes of a mesh have weights."""
-    return {"mask": pairs.mask, "weights": pairs.weights}
-
-
-def _accuracy(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
-    """Score the mean and one member against the clean u."""
-    u, on = test.u, _points(test)
-    scores = {"rmse": rmse(e.mean, u, **on)}
-    size = per_sample(np.square(u), **on)
-    predictions = {"mrle": e.mean} | ({"mrle_member": e.shown[:, 0]} if e.members > 1 else {})
-    if len(data.train) and data.train.mask is None:
-        average = data.train[some_rows(len(data.train), MEAN_PAIRS)].u.mean(axis=0)
-        predictions["mrle_unconditional"] = np.broadcast_to(average, u.shape)
-    for name, v in predictions.items() if size.any() else ():
-        scores[name] = mrle(v, u, **on)
-    if e.members > 1 and size.any() and not e.exact_mean:
-        variance_of_mean = e.std**2 / e.members
-        square = per_sample((e.mean - u) ** 2 - variance_of_mean, **on)
-        scores["mrle_debiased"] = Score.root_of_ratio(square, size)
-    if data.equation is not None and test.mask is None:
-        scores |= _residuals(data.equation, e, test)
-    return scores
-
-
-def _residuals(equation: Equation, e: EnsembleSummary, test: Pairs) -> dict[str, Score]:
-    """Score residuals of the equation, ‖𝒢(v; a)‖/‖𝒢(0; a)‖: 1 for v = 0, 0 for a solution."""
-    if test.u.shape[1:] != (1, *equation.grid.shape):
-        return {}
-    reference = equation.residual(np.zeros_like(test.u), test.a)
-    fields = {"mean": e.mean, "u": test.u} | ({"member": e.shown[:, 0]} if e.members > 1 else {})
-    return {f"residual_{name}": relative_residual(equation.residual(v, test.a), reference) for name, v in fields.items()}
-
-
-def _distribution(e: EnsembleSummary, test: Pairs, data: Dataset) -> dict[str, Score]:
-    """Score members against observations."""
-    observed, on = observations(test), _points(test)
-    scores = {"crps": Score.mean(per_sample(e.crps, **on)), "energy_score": Score.mean(e.energy)}
-    scores["spectral_distance"] = spectral_distance(e.spectrum, spectrum(_masked(observed, test)))
-    if len(data.train) and data.train.mask is None:
-        outputs = data.train[some_rows(len(data.train), UNCONDITIONAL_MEMBERS)].u
-        scores["crps_unconditional"] = Score.mean([_crps(outputs, v, test, i) for i, v in enumerate(observed)])
-    if e.members > 1:
-        scores["nll"] = nll(e.mean, e.std, observed, **on)
-        scores["mean_std"], scores["mstd"] = mean_std(e.std, **on), mstd(e.std, e.members, **on)
-        noise = known_noise(data)
-        if noise is not None:
-            scores["std_noise_ratio"] = recovered(e.std, noise.std, mask=test.mask)
-    return scores
-
-
-def _crps(outputs: Array, observed: Array, test: Pairs, i: int) -> float:
-    """Return the CRPS of outputs (member, channel, *grid) for the observation of test pair i."""
-    running = RunningCRPS(np.nan_to_num(observed))
-    running.add(outputs)
-    return float(per_sample(running.value[None], **_points(test[i : i + 1]))[0])
-
-
-def _calibration(e: EnsembleSummary, test: Pairs, scores: dict[str, Score]) -> dict[str, Any]:
-    """Return the diagnostics of ranks as fields of `Evaluation`; add coverage, width and spread–skill ratio to the scores."""
-    mask, observed, on = test.mask, observations(test), _points(test)
-    for level in [level for level in LEVELS if e.members >= (1 + level) / (1 - level) - 1e-9]:
-        inside = (np.abs(e.pit - 0.5) <= level / 2).astype(float)
-        scores[f"coverage_{100 * level:.0f}"] = Score.mean(per_sample(inside, **on))
-    scores[f"width_{100 * LEVEL:.0f}"] = sharpness(*e.interval(LEVEL), **on)
-    for k, name in enumerate(FUNCTIONALS):
-        within = np.where(np.isnan(pit := e.joint_pit[:, k]), np.nan, np.abs(pit - 0.5) <= FUNCTIONAL_LEVEL / 2)
-        scores[f"coverage_{100 * FUNCTIONAL_LEVEL:.0f}_{name}"] = Score.mean(np.nanmean(within, axis=1))
-    averaged = INFINITE if e.exact_mean else e.members
-    spread = spread_skill(e.std, _masked(observed - e.mean, test), averaged, mask=mask)
-    scores["spread_skill"] = Score(spread.ratio, spread.ratio_error, np.empty(0))
+def _diagnostics(e: EnsembleSummary, test: Pairs, groups: Ints | None, alpha: float) -> dict[str, Any]:
+    """Return the diagnostics of ranks as fields of `Evaluation`."""
+    judged, tests = e.judged, max(1, round(ALPHA / alpha))
     inside = np.abs(e.pit - 0.5) <= LEVEL / 2
-    present = np.ones(inside.shape, dtype=bool) if mask is None else mask
-    single = {f"coverage_90_{name}": score for name, score in input_coverage(inside, mask).items()}
-    if single:
-        scores |= single | {"coverage_90_lowest_decile_members": member_decile(e.shown, *e.interval(LEVEL), mask)}
-    counts = np.where(present.any(axis=0), present.sum(axis=0), np.nan)
-    coverage_map = np.where(present, inside, 0).sum(axis=0) / counts
     regions = (
-        *_parameter_ranges(inside, test, present),
-        low_coverage_region(inside, _axes(test), LEVEL, present),
-        low_coverage_range(inside, e.mean, LEVEL, "the prediction is", present),  # not by spread, which is small also by chance
+        *_parameter_ranges(inside, test, judged, tests, groups),
+        low_coverage_region(inside, _axes(test), LEVEL, judged, tests, groups),
+        # not by spread, which is small also by chance
+        low_coverage_range(inside, e.mean, LEVEL, "the prediction is", judged, tests, groups),
     )
-    wholes = {"field means": e.functional_pit[:, :1], "roughness": e.functional_pit[:, 1:]}
+    wholes = {name: e.joint_pit[:, FUNCTIONALS.index(functional)] for name, functional in WHOLE_FIELDS.items()}
+    averaged = INFINITE if e.exact_mean else e.members
     return {
         "diagnoses": {
-            "points": diagnose(e.pit, mask=mask, alpha=ALPHA / 3),
-            **{name: diagnose(pit, alpha=ALPHA / 3) for name, pit in wholes.items()},
+            name: diagnose(pit, alpha=alpha / 3, groups=groups) for name, pit in ({"points": e.pit} | wholes).items()
         },
-        "coverage": coverage(e.pit, CURVE_LEVELS, mask=mask),
-        "histogram": rank_histogram(e.pit, mask=mask),
-        "spread_skill": spread,
-        "coverage_map": coverage_map,
+        "coverage": coverage(e.pit, CURVE_LEVELS, groups=groups),
+        "histogram": rank_histogram(e.pit, groups=groups),
+        "spread_skill": spread_skill(e.std, masked(observations(test) - e.mean, test), averaged, mask=judged, groups=groups),
+        "coverage_map": coverage_map(e),
         "low_coverage": tuple(sorted((r for r in regions if r is not None), key=lambda r: r.coverage)),
     }
 
 
-def _parameter_ranges(inside: Mask, test: Pairs, present: Mask) -> list[Region | None]:
+def coverage_map(e: EnsembleSummary) -> Floats:
+    """Return the coverage of LEVEL intervals at each point, (channel, *grid); NaN where there is nothing to judge."""
+    judged = e.judged
+    counts = np.where(judged.any(axis=0), judged.sum(axis=0), np.nan)
+    return np.asarray((judged & (np.abs(e.pit - 0.5) <= LEVEL / 2)).sum(axis=0) / counts)
+
+
+def _parameter_ranges(inside: Mask, test: Pairs, judged: Mask, tests: int, groups: Ints | None) -> list[Region | None]:
     """Return the range of each parameter with significantly low coverage."""
     scalars = np.empty((len(test), 0)) if test.scalars is None else test.scalars
     fields = [np.broadcast_to(p.reshape(-1, *(1,) * (inside.ndim - 1)), inside.shape) for p in scalars.T]
     named = zip(test.parameters, fields, strict=True)
-    return [low_coverage_range(inside, p, LEVEL, f"{name} is", present, len(fields)) for name, p in named]
+    tests *= max(1, len(fields))
+    return [low_coverage_range(inside, p, LEVEL, f"{name} is", judged, tests, groups) for name, p in named]
 
 
-def _conformal(
-    e: EnsembleSummary, c: EnsembleSummary, test: Pairs, calibration: Pairs, scores: dict[str, Score]
-) -> dict[str, Conformal]:
-    """Calibrate pointwise intervals and bands for whole fields on the ensembles c; score them on the test ensembles e."""
-    observed, mask, on = _masked(observations(test), test), test.mask, _points(test)
-    fields = *c.interval(LEVEL), c.std, _masked(observations(calibration), calibration)
-    present = np.ones(calibration.u.shape, dtype=bool) if calibration.mask is None else calibration.mask
-    present = present & (present.sum(axis=0) >= MIN_CALIBRATION_PAIRS)  # points with fewer observations keep their intervals
-    if not present.any():
-        return {}
-    points = Conformal.of(*fields, LEVEL, mask=present)
-    low, high = points.apply(*e.interval(LEVEL), e.std)
-    inside = (low <= observed) & (observed <= high)
-    scores["coverage_90_conformal"] = Score.mean(per_sample(inside.astype(float), **on))
-    scores["width_90_conformal"] = sharpness(low, high, **on)
-    bands = Conformal.of(*fields, LEVEL, share=1.0, mask=present)
-    low, high = bands.apply(*e.interval(LEVEL), e.std)
-    inside = (low <= observed) & (observed <= high)
-    inside = inside if mask is None else inside | ~mask
-    scores["band_coverage_90_conformal"] = Score.mean(inside.reshape(len(inside), -1).all(axis=1).astype(float))
-    return {"points": points, "fields": bands}
+def _excess(model: Forecaster, novelty: Floats | None, groups: Ints | None) -> float | None:
+    """Return the p-value of the number of flagged test inputs; a group counts as one, flagged if most of it is."""
+    if model.novelty is None or novelty is None:
+        return None
+    flagged = group_means((novelty > 1).astype(float), groups)
+    return model.novelty.excess(int((flagged > 0.5).sum()), len(flagged))
 
 
-def _metadata(model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, sampling: dict[str, Any]) -> dict[str, Any]:
+def _on_grid(units: Floats, pairs: Pairs) -> Floats:
+    """Return numbers (channel,) in a shape that broadcasts against u."""
+    return units.reshape(-1, *(1,) * (pairs.u.ndim - 2))
+
+
+def _metadata(
+    model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, sampling: dict[str, Any], groups: Ints | None
+) -> dict[str, Any]:
     """Return what the scores refer to; `pairs` is the number of calibration pairs."""
     return {
         "data": str(data.provenance.get("name", "pairs")),
@@ -334,6 +298,7 @@ def _metadata(model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, 
         "grid": "x".join(map(str, data.test.u.shape[2:])),
         "train": len(data.train) or model.provenance.get("pairs"),
         "inputs": len(data.test),
+        "independent": len(data.test) if groups is None else len(np.unique(groups)),
         "calibration_pairs": pairs,
         "observed": "u" if data.test.u_eta is None else "u_eta",
         "members": e.members,
@@ -342,13 +307,12 @@ def _metadata(model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, 
         "sample_seconds": e.seconds,
         "deterministic": model.deterministic,
         "novelty_alpha": None if model.novelty is None else float(model.novelty.alpha),
-        "relative_spread": _relative_spread(e, data.test),
     }
 
 
 def _relative_spread(e: EnsembleSummary, test: Pairs) -> float | None:
     """Return RMS of std / RMS of u, which is comparable with the relative error; None without spread or for u = 0."""
-    variance, size = (per_sample(np.square(_masked(v, test)), mask=test.mask).mean() for v in (e.std, test.u))
+    variance, size = (per_sample(np.square(masked(v, test)), mask=test.mask).mean() for v in (e.std, test.u))
     return float(np.sqrt(variance / size)) if size > 0 and e.members > 1 else None
 
 

@@ -95,15 +95,17 @@ class _Sample:
     fitted: bool = True  # whether mixtures are fitted
 
 
-def noise_structure(e: EnsembleSummary, test: Pairs, data: Dataset) -> NoiseStructure | None:
+def noise_structure(e: EnsembleSummary, test: Pairs, data: Dataset, groups: Ints | None = None) -> NoiseStructure | None:
     """Return the structure of the noise of test pairs and of their ensembles; None if residuals are zero.
 
     Args:
         e: ensembles of the test pairs.
         test: pairs.
         data: with the recorded noise distribution.
+        groups: labels of dependent pairs, (sample,); default: those of groups and repeated inputs.
     """
-    mask, labels, observed = test.mask, test.shared_labels(), observations(test)
+    mask, observed = test.mask, observations(test)
+    labels = test.shared_labels() if groups is None else groups
     residuals = np.asarray(observed - e.mean, dtype=np.float64)
     scale = scale_of(residuals, mask)
     scale = np.where(scale > ROUNDING * scale_of(observed, mask), scale, 0.0)
@@ -114,7 +116,7 @@ def noise_structure(e: EnsembleSummary, test: Pairs, data: Dataset) -> NoiseStru
     if e.members > 1:
         samples["members"] = _members(e, mask, labels, scale, features)
     known = known_noise(data)
-    truth = _truth(known, test, data)
+    truth = _truth(known, test, data, labels)
     if truth is not None:
         samples["truth"] = truth
     places = _places(residuals, mask)
@@ -159,7 +161,7 @@ def _members(e: EnsembleSummary, mask: Mask | None, labels: Ints | None, scale: 
     )
 
 
-def _truth(known: KnownNoise | None, test: Pairs, data: Dataset) -> _Sample | None:
+def _truth(known: KnownNoise | None, test: Pairs, data: Dataset, labels: Ints | None) -> _Sample | None:
     """Return draws of the known noise, else the noise of the test pairs, if clean outputs are known."""
     if known is not None:
         count = int(np.clip(TRUE_VALUES // max(1, int(np.prod(test.u.shape[1:]))), 50, TRUE_FIELDS))
@@ -170,7 +172,7 @@ def _truth(known: KnownNoise | None, test: Pairs, data: Dataset) -> _Sample | No
         )
     if test.u_eta is None or data.provenance.get("noise") == "none":
         return None
-    noise, labels = np.asarray(test.u_eta - test.u, dtype=np.float64), test.shared_labels()
+    noise = np.asarray(test.u_eta - test.u, dtype=np.float64)
     return _Sample(noise, test.mask, labels, test.u)
 
 

@@ -7,15 +7,20 @@
                    roughness of fields cover significantly less than 82 %; fair below 87 %
     limitations    regions and ranges of predictions with low coverage; out-of-distribution inputs
 
-"Significantly" means by more than 2.6 standard errors over the test inputs.
+"Significantly" has a false-positive rate of 1 % for each comparison: intervals of coverages are those of
+`pdno.evaluation.proportion`, other numbers have errors with quantiles of Student's t, both over independent test inputs (groups
+count as one). With several channels, each is judged by itself, at a rate of 1 % for all of them together, and each statement is
+that of the worst channel. Values that agree to rounding are exact, and not judged.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.stats import t as student
 
 from .calibration import Diagnosis
+from .ensemble import ROUNDING
 from .noise import MIN_EXPLAINED, within
 from .ranks import FUNCTIONALS
 from .score import Score
@@ -25,6 +30,7 @@ from .structure import Source
 __all__ = ["Statement", "percent", "rounded", "verdict"]
 
 Grade = Literal["good", "fair", "poor", "unknown"]
+GRADES = ("good", "unknown", "fair", "poor")  # from the best to the worst
 
 ACCURACY = "Accuracy"
 CALIBRATION = "Calibration"
@@ -34,7 +40,6 @@ LIMITATIONS = "Limitations"
 GOOD_DEVIATION = 0.03  # of the coverage of 90 % intervals from its nominal level
 FAIR_DEVIATION = 0.08  # likewise
 LOW_DECILE = 0.6  # of the coverage of single inputs, below which it is reported as a defect
-SIGNIFICANT = 2.6  # standard errors: exceeded with probability 0.01
 STRONG_COMPONENT = 0.15  # smallest component of ranks of whole fields that is reported, however significant
 LOST_CORRELATION = 0.15  # smallest difference between correlations of errors and of members that is reported
 LOST_WIDTH = 0.7  # largest ratio of the stds of the field's average, of members and of errors, that is reported
@@ -66,7 +71,31 @@ class Statement:
 
 def verdict(e: Evaluation) -> tuple[Statement, ...]:
     """Return statements about accuracy, calibration, noise and limitations, in this order."""
-    return _accuracy(e), _calibration(e), _noise(e), _limitations(e)
+    if not e.channels:
+        return _accuracy(e), _calibration(e), _noise(e), _limitations(e)
+    by_channel = {name: verdict(each) for name, each in e.channels.items()}
+    return tuple(_worst({name: parts[i] for name, parts in by_channel.items()}) for i in range(4))
+
+
+def _worst(channels: dict[str, Statement]) -> Statement:
+    """Return the statement of the worst channel, with its name and the grades of the others."""
+    name = max(channels, key=lambda channel: GRADES.index(channels[channel].grade))
+    worst = channels[name]
+    if all(other == worst for other in channels.values()):
+        return worst
+    others = ", ".join(f"{other} {each.grade}" for other, each in channels.items() if other != name)
+    return Statement(worst.about, worst.grade, f"{name}: {worst.headline}", f"{worst.text} Other channels: {others}.".strip())
+
+
+def _significant(e: Evaluation) -> float:
+    """Return the number of standard errors that is exceeded with probability ALPHA, in both directions."""
+    return float(student.isf(ALPHA / 2, max(1, e.metadata["independent"] - 1)))
+
+
+def _inputs(e: Evaluation, count: int) -> str:
+    """Return a number of test inputs as text, and that of their groups."""
+    groups = e.metadata["independent"]
+    return f"{count} test inputs" + (f" in {groups} groups" if groups < e.metadata["inputs"] else "")
 
 
 # Numbers for readers
@@ -117,7 +146,7 @@ def _accuracy(e: Evaluation) -> Statement:
     error, debiased = e.scores["mrle"], e.scores.get("mrle_debiased")
     clean = e.metadata["observed"] == "u_eta" or e.metadata["noise"] == "none"
     each = error.each[np.isfinite(error.each)]
-    text = f"Relative L2 error over {len(each)} test inputs: {_percent(error)}, range {percent(each.min())} to "
+    text = f"Relative L2 error over {_inputs(e, len(each))}: {_percent(error)}, range {percent(each.min())} to "
     text += f"{percent(each.max())}."
     if debiased is not None and clean and debiased.value < 0.95 * error.value:
         text += f" Part of it is the sampling error of a mean over {e.metadata['members']} members; with many more members, "
@@ -128,6 +157,8 @@ def _accuracy(e: Evaluation) -> Statement:
             text += f" The spread of the members is {percent(e.metadata['relative_spread'])} of the outputs."
     grade, unconditional = _graded(error.value, 0.05, 0.2), e.scores.get("mrle_unconditional")
     reference = "clean solution" if clean else "test outputs"
+    if error.value <= ROUNDING:
+        return Statement(ACCURACY, "good", f"The mean is equal to the {reference}, up to rounding.", "")
     headline = f"The mean differs from the {reference} by {percent(error.value)}."
     if unconditional is not None:
         best = error.value if debiased is None or not clean else debiased.value  # attained with more members
@@ -147,15 +178,18 @@ def _accuracy(e: Evaluation) -> Statement:
 def _calibration(e: Evaluation) -> Statement:
     if e.metadata["deterministic"]:
         return _deterministic(e)
+    if "coverage_90" not in e.scores:
+        text = "Members and observations are equal, up to rounding."
+        return Statement(CALIBRATION, "good", "All predictions are exact, so there is no spread to assess.", text)
     measured = e.scores["coverage_90"]
     coverage = f"90 % intervals cover {_percent(measured)} of observations"
     direction = "wide" if measured.value > LEVEL else "narrow"
     if not e.diagnoses["points"].enough_samples:
-        few = f"{e.metadata['inputs']} test input{'s are' if e.metadata['inputs'] > 1 else ' is'} too few"
+        count, what = e.metadata["independent"], "group" if e.metadata["independent"] < e.metadata["inputs"] else "test input"
+        few = f"{count} {what}{'s are' if count > 1 else ' is'} too few"
         text = f"Use at least {FEW_INPUTS} test inputs.{_conformal(e)}"
         return Statement(CALIBRATION, "unknown", f"{few} to assess calibration: {coverage}.", text)
-    slack = SIGNIFICANT * measured.error if np.isfinite(measured.error) else 0.0
-    grade = _graded(max(0.0, abs(measured.value - LEVEL) - slack), GOOD_DEVIATION, FAIR_DEVIATION)
+    grade = _graded(_excess(*e.bounds["coverage_90"]), GOOD_DEVIATION, FAIR_DEVIATION)
     headline = {
         "good": f"The intervals are calibrated on average: {coverage}.",
         "fair": f"The intervals are somewhat too {direction}: {coverage}.",
@@ -180,6 +214,11 @@ def _calibration(e: Evaluation) -> Statement:
     return Statement(CALIBRATION, grade, headline, text)
 
 
+def _excess(low: float, high: float) -> float:
+    """Return the distance of the nominal level from an interval."""
+    return max(0.0, LEVEL - high, low - LEVEL)
+
+
 def _by_input(e: Evaluation) -> str:
     """Describe the coverage of single inputs."""
     if "coverage_90_worst" not in e.scores:
@@ -198,7 +237,11 @@ def _unequal(e: Evaluation) -> bool:
     low, members = (e.scores.get(f"coverage_90_lowest_decile{name}") for name in ("", "_members"))
     if low is None or members is None:
         return False
-    return low.value < LOW_DECILE and members.value - low.value > max(FAIR_DEVIATION, SIGNIFICANT * low.error)
+    count = len(members.each)  # sets of members, whose deciles vary by chance as that of the observations does
+    chance = (
+        float(student.isf(ALPHA, max(1, count - 1)) * members.each.std(ddof=1) * np.sqrt(1 + 1 / count)) if count > 1 else 1
+    )
+    return low.value < LOW_DECILE and members.value - low.value > max(FAIR_DEVIATION, chance, _significant(e) * low.error)
 
 
 def _tested(d: Diagnosis, width: str) -> str:
@@ -208,7 +251,7 @@ def _tested(d: Diagnosis, width: str) -> str:
         d: the result.
         width: "wide" or "narrow" as in the headline; "" if that calls the intervals calibrated on average.
     """
-    rate = f"{d.samples} fields, false-positive rate {percent(ALPHA)}"
+    rate = f"{d.samples} independent fields, false-positive rate {percent(ALPHA)}"
     if not d.findings:
         return f"No bias{'' if width else ', wrong width'} or wrong shape was detected by the calibration test ({rate})."
     findings = ", ".join(FINDING_WORDS.get(finding, finding) for finding in d.findings)
@@ -243,11 +286,11 @@ def _noise(e: Evaluation) -> Statement:
     if e.noise is None:
         return Statement(NOISE, "unknown", "The predictions have no error, so there is no noise to describe.", "")
     sources = e.noise.sources
-    if e.metadata["inputs"] < MIN_INPUTS or "residuals" not in sources:
-        return Statement(NOISE, "unknown", f"{e.metadata['inputs']} test inputs are too few to describe the noise.", "")
+    if e.metadata["independent"] < MIN_INPUTS or "residuals" not in sources:
+        return Statement(NOISE, "unknown", f"{_inputs(e, e.metadata['inputs'])} are too few to describe the noise.", "")
     errors, members = sources["residuals"], sources.get("members")
     headline = f"Held-out errors are {errors.statistics.word or 'single numbers'}."
-    text = [_described(errors)]
+    text = [_described(errors, _significant(e))]
     if "truth" in sources and (word := sources["truth"].statistics.word):
         text.append(f"The true noise is {word}.")
     if members is None:
@@ -258,7 +301,8 @@ def _noise(e: Evaluation) -> Statement:
             f"{headline[:-1]}; neighbouring nodes correlate by {within(near[0])} in errors, {within(near[1])} in members."
         )
     grade, worst, covered = _joint(e)
-    warning = _lost(errors, members) or worst
+    significant = _significant(e)
+    warning = _lost(errors, members, significant) or worst
     modes = _modes(errors, members)
     if warning:
         text.insert(0, headline)
@@ -277,16 +321,16 @@ def _modes(errors: Source, members: Source) -> str:
     return f"Members have fewer modes: {'; '.join(words)}." if words else ""
 
 
-def _lost(errors: Source, members: Source) -> str:
-    """Return a warning if members lack the correlation of errors; "" if they do not."""
+def _lost(errors: Source, members: Source, significant: float) -> str:
+    """Return a warning if members lack the correlation of errors, by so many standard errors; "" if they do not."""
     parts = []
     near = [s.scores.get("neighbour_correlation") for s in (errors, members)]
     if near[0] is not None and near[1] is not None:
-        slack = SIGNIFICANT * np.hypot(near[0].error, near[1].error)
+        slack = significant * np.hypot(near[0].error, near[1].error)
         if near[0].value - near[1].value > max(LOST_CORRELATION, slack):
             parts.append(f"neighbouring nodes correlate by {within(near[0])} in errors, but by {within(near[1])} in members")
     wide, narrow = (s.scores["average_std"] for s in (errors, members))
-    slack = SIGNIFICANT * np.hypot(wide.error, LOST_WIDTH * narrow.error)
+    slack = significant * np.hypot(wide.error, LOST_WIDTH * narrow.error)
     if narrow.value < LOST_WIDTH * wide.value and LOST_WIDTH * wide.value - narrow.value > LOST_WIDTH * slack:
         parts.append(
             f"the field's average has a standard deviation of {within(wide)} in errors, but of {within(narrow)} in members "
@@ -295,13 +339,13 @@ def _lost(errors: Source, members: Source) -> str:
     return f"Members lack correlation that errors have: {', and '.join(parts)}." if parts else ""
 
 
-def _described(source: Source) -> str:
+def _described(source: Source, significant: float) -> str:
     """Describe modes and dependence of errors, where they are remarkable."""
     words, scores = [], source.scores
     if "average_modes" in scores and scores["average_modes"].value > 1:
         words.append(f"Their average over the field has {scores['average_modes'].value:.0f} modes.")
     b, explained = scores.get("growth"), scores.get("input_dependence")
-    if b is not None and abs(b.value) > max(SMALL_GROWTH, SIGNIFICANT * b.error):
+    if b is not None and abs(b.value) > max(SMALL_GROWTH, significant * b.error):
         words.append(f"Their standard deviation varies as |mean| to the power of {within(b)}.")
     if explained is not None and source.p_value is not None and source.p_value <= ALPHA and explained.value > MIN_EXPLAINED:
         words.append(f"The input explains {_percent(explained)} of the variance of their log size.")
@@ -311,14 +355,15 @@ def _described(source: Source) -> str:
 def _joint(e: Evaluation) -> tuple[Grade, str, str]:
     """Return grade, warning ("" if good) and description of the coverage of intervals of functionals of the field."""
     excess, covered = {}, []
-    for name in FUNCTIONALS:
-        score = e.scores[f"coverage_90_{name}"]
-        slack = SIGNIFICANT * score.error if np.isfinite(score.error) else 0.0
-        excess[name] = max(0.0, LEVEL - score.value - slack)
-        covered.append(f"{_percent(score)} for the {name}")
+    for name in (name for name in FUNCTIONALS if f"coverage_90_{name}" in e.scores):
+        excess[name] = max(0.0, LEVEL - e.bounds[f"coverage_90_{name}"][1])
+        covered.append(f"{_percent(e.scores[f'coverage_90_{name}'])} for the {name}")
+    if not excess:
+        return "good", "", ""
     worst = max(excess, key=lambda name: excess[name])
     grade = _graded(excess[worst], GOOD_DEVIATION, FAIR_DEVIATION)
-    text = f"90 % intervals of functionals of the field cover {', '.join(covered[:-1])} and {covered[-1]}."
+    listed = " and ".join(filter(None, [", ".join(covered[:-1]), covered[-1]]))
+    text = f"90 % intervals of functionals of the field cover {listed}."
     warning = f"90 % intervals of the field's {worst} cover only {_percent(e.scores[f'coverage_90_{worst}'])}."
     return grade, "" if grade == "good" else warning, text
 
@@ -329,7 +374,7 @@ def _joint(e: Evaluation) -> tuple[Grade, str, str]:
 def _limitations(e: Evaluation) -> Statement:
     inputs, alpha, findings = e.metadata["inputs"], e.metadata["novelty_alpha"], []
     count = 0 if e.novelty is None else int((e.novelty > 1).sum())
-    shifted = count > max(2, 3 * (alpha or 0) * inputs)
+    shifted = count > max(2, 3 * (alpha or 0) * inputs) and (e.metadata["novelty_p"] or 0) <= ALPHA
     if shifted:
         findings.append(f"{count} of {inputs} test inputs are flagged as out of distribution; their intervals are unreliable.")
     regions = [f"{percent(r.coverage, r.error)} {r.description}" for r in e.low_coverage]
@@ -338,10 +383,9 @@ def _limitations(e: Evaluation) -> Statement:
         each = np.nan_to_num(e.scores["mrle"].each)
         if each.max() > OUTLIER * e.scores["mrle"].value:
             findings.append(f"The error of test input {each.argmax()} is {percent(each.max())}, far above the average.")
-    if inputs < FEW_INPUTS:
-        findings.append(
-            f"There {'are' if inputs > 1 else 'is'} only {inputs} test input{'s' * (inputs > 1)}: scores are imprecise."
-        )
+    if (independent := e.metadata["independent"]) < FEW_INPUTS:
+        what = f"{'group' if independent < inputs else 'test input'}{'s' * (independent > 1)}"
+        findings.append(f"There {'are' if independent > 1 else 'is'} only {independent} {what}: scores are imprecise.")
     if known := e.metadata.get("trained_on"):
         findings.insert(0, f"The model was trained or validated on {known} of the {inputs} test inputs: scores are optimistic.")
     headline, rest = (findings[0], findings[1:]) if findings else ("No region of low coverage was found.", [])

@@ -25,26 +25,33 @@ class Intervals:
         points: for intervals at single points.
         fields: for bands that cover whole fields.
         sampling: settings of the members that they were computed with, such as {"steps": 20}.
+        members: their number: the bounds of fewer members vary more. None if it is not known.
     """
 
     points: Conformal
     fields: Conformal
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    members: int | None = None
 
     @property
     def level(self) -> float:
         """Nominal level of coverage."""
         return self.points.level
 
+    def belong_to(self, members: int | None, sampling: Mapping[str, Any]) -> bool:
+        """Return whether they were computed with so many members (None for a deterministic model) and these settings."""
+        return self.sampling == dict(sampling) and (members is None or self.members in (None, members))
+
     def state(self) -> State:
         """Return what `from_state` needs."""
-        return State({"sampling": dict(self.sampling)}, {}, {"points": self.points.state(), "fields": self.fields.state()})
+        settings = {"sampling": dict(self.sampling), "members": self.members}
+        return State(settings, {}, {"points": self.points.state(), "fields": self.fields.state()})
 
     @classmethod
     def from_state(cls, state: State) -> "Intervals":
         """Restore what `state` returned."""
         points, fields = (Conformal.from_state(state.parts[name]) for name in ("points", "fields"))
-        return cls(points, fields, state.settings.get("sampling", {}))
+        return cls(points, fields, state.settings.get("sampling", {}), state.settings.get("members"))
 
 
 def intervals_in(run: RunFolder) -> Intervals | None:

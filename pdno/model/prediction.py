@@ -16,8 +16,10 @@ import xarray as xr
 from .._typing import Array, Mask
 from ..data.meshes import Points, spaces_on
 from ..data.pairs import Pairs
+from ..data.split import one_of_each
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
+from ..evaluation.dependence import groups_of
 from ..evaluation.streaming import Statistics
 from ..work.progress import progress_bar
 from .draws import Draws, Functional, central_of
@@ -84,15 +86,17 @@ class Prediction:
 
     @property
     def intervals(self) -> Intervals | None:
-        """The conformal calibration of the model, if it has one for these sampling settings and this grid."""
+        """The conformal calibration of the model, if it has one for these members, sampling settings and this grid."""
         law = self._drawn.given.law
-        usable = law.mesh is None and law.intervals is not None and law.intervals.sampling == dict(self._drawn.sampling)
-        return law.intervals if usable else None
+        if law.mesh is not None or law.intervals is None:
+            return None
+        members = None if law.residual.deterministic else self._drawn.count
+        return law.intervals if law.intervals.belong_to(members, self._drawn.sampling) else None
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Return lower and upper bound of the interval at each point, each in the shape of u.
 
-        If the model was calibrated for this level (`Surrogate.calibrate`), the interval is conformal: it covers at least this
+        If the model was calibrated for this level with as many members (`Surrogate.calibrate`), the interval is conformal: it covers at least this
         fraction of new observations, on average over inputs. Otherwise it is that of the members.
         """
         lower, upper = self._central(level)
@@ -212,13 +216,14 @@ def calibrate(
     law: Law, pairs: Pairs, level: float = 0.9, members: int = 100, seed: int = 0, progress: bool = True, **sampling: Any
 ) -> Intervals:
     """Return the conformal calibration of a law on held-out pairs; arguments as in `Surrogate.calibrate`."""
+    pairs = pairs[one_of_each(groups_of(pairs), len(pairs))]  # independent ones
     count = 1 if law.residual.deterministic else positive(members)
     levels = central_of(level, count)
     p = predict(law, pairs.a, count, seed, levels, scalars=pairs.scalars, progress=progress, **sampling)
     u = pairs.u if pairs.u_eta is None else pairs.u_eta
     lower, upper, std = (np.asarray(v).reshape(u.shape) for v in (p.quantiles[levels[0]], p.quantiles[levels[1]], p.std))
     points, fields = (Conformal.of(lower, upper, std, u, level, share=share, mask=pairs.mask) for share in (None, 1.0))
-    return Intervals(points, fields, sampling)
+    return Intervals(points, fields, sampling, count)
 
 
 def predict(

@@ -296,9 +296,10 @@ class Surrogate(ABC):
         """Make the intervals and bands of predictions conformal, by held-out pairs, and return the model itself.
 
         Args:
-            pairs: not trained on, from the distribution that the model will be used on; at least level / (1 − level).
+            pairs: not trained on, from the distribution that the model will be used on; at least level / (1 − level)
+                independent ones, of which one of each group is used.
             level: of the intervals and bands.
-            members, seed, progress, sampling: as in `predict`. Predictions with other sampling settings are not calibrated.
+            members, seed, progress, sampling: as in `predict`. Predictions with others, but for the seed, are not calibrated.
         """
         intervals = calibrate(self.fitted, pairs, level, members, seed, progress, **sampling)
         self.law = replace(self.fitted, intervals=intervals)

@@ -108,6 +108,7 @@ def evaluate_run(
             metadata=metadata,
             verdict=[asdict(statement) for statement in (*verdict(e), *parameters.statements)],
             mixtures=results.plain(mixtures_of(e)),
+            channels={name: _rows(part, model, config, run, seed, rows[0]["command"]) for name, part in e.channels.items()},
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": c.title, "number": c.number, "parameters": _parameters(data.test, c.number)} for c in e.cases],
         )

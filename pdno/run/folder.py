@@ -16,7 +16,6 @@ from ..data.parameters import PARAMETER
 from ..data.selection import Selection
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
-from ..evaluation.scoring import MIN_MEMBERS
 from ..model.intervals import KIND, intervals_in
 from ..work import checkpoint
 from ..work.folder import RunFolder
@@ -26,6 +25,7 @@ from .config import Config
 
 __all__ = [
     "array_digest",
+    "calibrated_members",
     "config_of",
     "conformal_of",
     "data_of",
@@ -122,7 +122,18 @@ def save_conformal(run: Path, calibrations: Mapping[str, Conformal], members: in
     checkpoint.save_state(path, KIND, State(settings, {}, {name: c.state() for name, c in calibrations.items()}))
 
 
-def conformal_of(run: Path, members: int, sampling: Mapping[str, Any]) -> Conformal | None:
-    """Return the pointwise calibration by `pdno evaluate`; None unless it belongs to this model and sampling settings."""
-    intervals = intervals_in(RunFolder(run)) if members >= MIN_MEMBERS else None
-    return None if intervals is None or intervals.sampling != dict(sampling) else intervals.points
+def conformal_of(run: Path, members: int | None, sampling: Mapping[str, Any]) -> Conformal | None:
+    """Return the pointwise calibration by `pdno evaluate`; None unless it belongs to this model and these settings.
+
+    Args:
+        run: folder of the run.
+        members: number of members for each input, which must be that of the calibration; None for a deterministic model.
+        sampling: sampling settings.
+    """
+    intervals = intervals_in(RunFolder(run))
+    return intervals.points if intervals is not None and intervals.belong_to(members, sampling) else None
+
+
+def calibrated_members(run: Path) -> int:
+    """Return the number of members that conformal intervals were calibrated with."""
+    return int(checkpoint.load_state(RunFolder(run).intervals, KIND).settings["members"])

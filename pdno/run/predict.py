@@ -20,7 +20,6 @@ from ..data.meshes import Points
 from ..data.parameters import PARAMETER
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
-from ..evaluation.scoring import MIN_MEMBERS
 from ..evaluation.streaming import central
 from ..model.law import Law
 from ..model.members import TOLERANCE, members_needed
@@ -89,7 +88,7 @@ def predict(
         raise UserError(f"members = {count}: a standard deviation requires at least two")
     levels = tuple(dict.fromkeys(quantiles))
     on_grid = law.mesh is None  # of training, to which conformal intervals belong
-    conformal = conformal_of(run, MIN_MEMBERS if model.deterministic else count, sampling) if on_grid else None
+    conformal = conformal_of(run, None if model.deterministic else count, sampling) if on_grid else None
     bounds = () if conformal is None else central(conformal.level, count)
     digest = array_digest(inputs if parameters is None else np.concatenate([inputs.ravel(), parameters.ravel()]))
     settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}

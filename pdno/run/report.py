@@ -35,6 +35,7 @@ from ..plot.style import triangulation
 from ..work.files import replacing
 from ..work.folder import RunFolder
 from . import results
+from .channels import channel_of, channel_rows, channel_table, plotted
 from .noise import drawings, is_noise, mixtures, noise_rows, noise_table
 from .parameters import drawings_of
 
@@ -95,6 +96,7 @@ def render(run: Path, folder: Path | None = None) -> str:
         description=_description(contents),
         leaderboard=[_trial(trial) for trial in leaderboard] if len(leaderboard) > 1 else [],
         rows=[_cells(row) for row in contents["rows"] if not is_noise(row["metric"])],
+        channels=channel_rows(contents),
         noise=noise_rows(contents),
         mixtures=mixtures(contents),
         with_paper=_has_paper(contents),
@@ -138,8 +140,9 @@ def show_results(folder: Path) -> None:
     """Print scores and verdict of an evaluation."""
     contents, console = results.read(RunFolder(folder).results), Console()
     console.print(table(contents))
-    if (noise := noise_table(contents)) is not None:
-        console.print(noise)
+    for more in (channel_table(contents), noise_table(contents)):
+        if more is not None:
+            console.print(more)
     for text in statements(contents):
         console.print(text, markup=False, highlight=False)
 
@@ -310,18 +313,17 @@ def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: Any) 
         if metadata["observed"] == "u":
             # u is the truth if the data are noise-free; otherwise it may be noisy and is shown as an observation.
             part["observed" if metadata["noise"] == "none" else "u"] = None
-        members = [member[:1] for member in part.pop("members")]
-        part = {name: None if value is None else value[:1] for name, value in part.items()}  # the first channel
-        if case.get("parameters") and not part["a"].any():
-            part["a"] = None  # outputs depend on parameters alone
-        fields: Any = [part.pop(name) for name in ("a", "u", "mean", "std")]
-        part["members"] = members
-
-        def draw(theme: Any, fields: Any = fields, part: Any = part) -> Figure:
-            return plot.fields(*fields, x=axes or None, theme=theme, **part)
-
         parameters = "".join(f", {name} = {value:.4g}" for name, value in case.get("parameters", {}).items())
-        drawings.append((draw, f"{CASES[case['title']]}: test input {case['number']}{parameters}."))
+        for c, channel in enumerate(plotted(contents)):
+            one = {name: None if value is None else channel_of(value, c, name) for name, value in part.items()}
+            if case.get("parameters") and not part["a"].any():
+                one["a"] = None  # outputs depend on parameters alone
+            fields: Any = [one.pop(name) for name in ("a", "u", "mean", "std")]
+
+            def draw(theme: Any, fields: Any = fields, part: Any = one) -> Figure:
+                return plot.fields(*fields, x=axes or None, theme=theme, **part)
+
+            drawings.append((draw, f"{CASES[case['title']]}: test input {case['number']}{parameters}{channel}."))
     return drawings
 
 
@@ -350,11 +352,14 @@ def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes:
             "Error against spread, which are equal on the diagonal. The spread of "
             f"{members} members has a relative standard error of {relative_error:.0f} %.",
         ),
-        (
-            lambda theme: plot.coverage_map(arrays["coverage_map"][:1], LEVEL, x=axes or None, theme=theme),
-            "Coverage of 90 % intervals at each point of the domain.",
-        ),
+        *(_coverage_map(arrays["coverage_map"][c : c + 1], axes, name) for c, name in enumerate(plotted(contents))),
     ]
+
+
+def _coverage_map(values: Array, axes: Any, channel: str) -> tuple[Callable[[Any], Figure], str]:
+    """Return the map of the coverage of a channel."""
+    caption = f"Coverage of 90 % intervals at each point of the domain{channel}."
+    return lambda theme: plot.coverage_map(values, LEVEL, x=axes or None, theme=theme), caption
 
 
 def _others(arrays: Mapping[str, Array]) -> Drawings:

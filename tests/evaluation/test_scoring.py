@@ -160,6 +160,28 @@ def test_a_calibrated_model_is_rarely_graded_otherwise() -> None:
     assert warned <= 2
 
 
+@pytest.mark.parametrize("count", [5, 10])
+def test_few_fields_of_one_fate_are_not_called_wrong(count, monkeypatch) -> None:
+    """If all fields lie inside, as 59 % of five do, the standard error of the coverage is 0, but nothing is significant."""
+    monkeypatch.setattr("pdno.evaluation.scoring.noise_structure", lambda *arguments: None)
+    for seed in range(15):
+        train, test = pairs(20, seed), pairs(count, 100 + seed, shared=1.0)
+        data = pdno.Dataset(pdno.Pairs.of(train.a, train.u_eta), test, {"name": "known"})
+        e = evaluate(Known(data, shared=1.0), data, members=19, seed=seed, calibrate=0, progress=False)
+        assert verdict(e)[1].grade == "good"
+
+
+def test_the_corrected_error_is_the_error_if_members_are_exact(data) -> None:
+    """Without spread both are the same mean of ratios, also where outputs have very different sizes."""
+    test = pairs(40, 5)
+    size = np.geomspace(1e-3, 10, 40)[:, None, None]
+    u = size * test.u
+    sized = replace(data, test=pdno.Pairs.of(test.a, u, u_eta=u))
+    s = evaluate(Known(data, factor=0.0, shift=0.1), sized, members=20, calibrate=0, progress=False).scores
+    assert s["mrle_debiased"].value == pytest.approx(s["mrle"].value)
+    assert s["mrle_debiased"].error == pytest.approx(s["mrle"].error)
+
+
 def test_cases_are_the_best_the_median_and_the_worst(perfect) -> None:
     errors = perfect.scores["mrle"].each
     best, typical, worst = (case.number for case in perfect.cases)

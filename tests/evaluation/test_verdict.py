@@ -25,7 +25,12 @@ def perfect():
         (0.9807, (), "No bias or wrong shape was detected", "width"),  # significantly too wide at 90 %, not over all levels
         (0.9807, ("too wide",), "detects that members are too wide (", "over all levels"),
         (0.9807, ("too narrow",), "detects that members are too narrow over all levels (", "No bias"),
-        (0.91, ("too narrow",), "too narrow (40 fields, false-positive rate 1 %); the effect on 90 % intervals is small", "No"),
+        (
+            0.91,
+            ("too narrow",),
+            "too narrow (40 independent fields, false-positive rate 1 %); the effect on 90 % intervals is small",
+            "No",
+        ),
         (0.91, (), "No bias, wrong width or wrong shape was detected", "detects"),
         (0.91, ("biased low",), "detects that members are biased low (", "small"),
     ],
@@ -35,7 +40,8 @@ def test_headline_and_test_of_the_width_agree(perfect, coverage, findings, words
     d = Diagnosis(perfect.diagnoses["points"].orders, 0.5, 0.01, 40, findings)
     score = Score(coverage, 0.002, perfect.scores["coverage_90"].each)
     scores = {**perfect.scores, "coverage_90": score}
-    calibration = verdict(replace(perfect, scores=scores, diagnoses={**perfect.diagnoses, "points": d}))[1]
+    bounds = {**perfect.bounds, "coverage_90": (coverage - 0.006, coverage + 0.006)}
+    calibration = verdict(replace(perfect, scores=scores, bounds=bounds, diagnoses={**perfect.diagnoses, "points": d}))[1]
     assert ("too wide" in calibration.headline) == (coverage > 0.93)
     assert words in calibration.text
     assert never not in calibration.text

@@ -79,6 +79,7 @@ def test_calibrated_intervals_and_bands_cover(tmp_path) -> None:
         assert _covered(u, *right.band(0.9)).all(axis=1).mean() == pytest.approx(0.9, abs=0.06)
         assert _covered(u, *right.interval(0.8)).mean() < 0.65  # of another level: of the members
     assert model.predict(a[:1], members=40, points=24, progress=False).intervals is None  # another grid
+    assert model.predict(a[:1], members=41, progress=False).intervals is None  # bounds that vary less
     with pytest.raises(UserError, match="calibration pairs"):
         model.calibrate(pdno.Pairs.of(held[:5], held[:5]), progress=False)
 

@@ -161,6 +161,14 @@ def test_a_calibration_for_other_sampling_settings_is_not_used(noisy, tmp_path, 
     assert "lower_0.9" not in xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
 
 
+def test_a_calibration_with_other_members_is_not_used(noisy, tmp_path, capsys) -> None:
+    """The bounds of 40 members vary less than those of 20: factors that belong to these are for these only."""
+    printed = output(capsys, f"predict {noisy} --members 40 --out {tmp_path / 'p.zarr'}")
+    assert "or number of members; use the options of" in printed
+    assert "(its --members is 20)" in printed
+    assert "lower_0.9" not in xr.open_zarr(tmp_path / "p.zarr", consolidated=False, chunks=None)
+
+
 def test_out_of_distribution_inputs_are_reported(noisy, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("odd.npz", a=100 * np.random.default_rng(0).random((3, 16)))
