@@ -8,11 +8,18 @@ from rich.table import Table
 
 from .._typing import Array
 from ..evaluation.verdict import rounded
-from .results import DESCRIPTIONS
 
 __all__ = ["channel_of", "channel_rows", "channel_table", "plotted"]
 
-METRICS = ("mrle", "mrle_unconditional", "rmse", "crps", "coverage_90", "width_90", "spread_skill")
+METRICS = {  # → heading
+    "mrle": "relative error",
+    "mrle_unconditional": "of the mean output",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "coverage_90": "90 % coverage",
+    "width_90": "width",
+    "spread_skill": "spread–skill",
+}
 MOST_CHANNELS = 4  # that are plotted
 PERCENTAGES = ("mrle", "coverage")  # prefixes of the metrics that are shown in percent
 
@@ -21,12 +28,9 @@ def channel_rows(contents: Mapping[str, Any]) -> tuple[list[str], list[list[str]
     """Return the columns and the rows of the table, as text; no rows for a single channel."""
     channels = contents.get("channels") or {}
     values = {name: {row["metric"]: row for row in rows} for name, rows in channels.items()}
-    rows = [
-        [DESCRIPTIONS[metric], *(_cell(by_metric.get(metric)) for by_metric in values.values())]
-        for metric in METRICS
-        if any(metric in by_metric for by_metric in values.values())
-    ]
-    return ["in units of the channel", *values], rows
+    metrics = [metric for metric in METRICS if any(metric in by_metric for by_metric in values.values())]
+    rows = [[name, *(_cell(by_metric.get(metric)) for metric in metrics)] for name, by_metric in values.items()]
+    return ["in units of the channel", *(METRICS[metric] for metric in metrics)], rows
 
 
 def channel_table(contents: Mapping[str, Any]) -> Table | None:
