@@ -96,8 +96,8 @@ class Prediction:
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Return lower and upper bound of the interval at each point, each in the shape of u.
 
-        If the model was calibrated for this level with as many members (`Surrogate.calibrate`), the interval is conformal: it covers at least this
-        fraction of new observations, on average over inputs. Otherwise it is that of the members.
+        If the model was calibrated for this level with as many members (`Surrogate.calibrate`), the interval is conformal: it
+        covers at least this fraction of new observations, on average over inputs. Otherwise it is that of the members.
         """
         lower, upper = self._central(level)
         if (calibrated := self.intervals) is not None and calibrated.level == level:
