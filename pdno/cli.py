@@ -212,6 +212,7 @@ def train(
     from dataclasses import asdict
     from shlex import quote
 
+    from .data.formats.meshes import is_mesh
     from .data.open import open_selected
     from .run.train import settings_of
     from .run.train import train as train_run
@@ -229,7 +230,8 @@ def train(
     train_run(data, source, settings, out, seed=seed, log_error=log_error, tell=typer.echo, **engine)
     if is_first():
         typer.echo(f"Next:  pdno report {quote(str(out))}     # evaluates it first, and writes {quote(f'{out}/report.html')}")
-        typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(f'{out}/prediction.zarr')}")
+        prediction = f"{out}/prediction{'.vtu' if is_mesh(file) else '.zarr'}"
+        typer.echo(f"       pdno predict {quote(str(out))} --members 100 --out {quote(prediction)}")
 
 
 @command(epilog=shared.PREDICT_EXAMPLES)

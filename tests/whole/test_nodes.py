@@ -145,33 +145,70 @@ def runs(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def evaluated(runs) -> Path:
+    """A run that was trained on the folder."""
+    out, plate = runs / "plate-run", runs / "plate"
+    arguments = f"train {plate} --u u --parameters {plate}/parameters.csv --out {out} --budget 5s --validation 0.2"
+    with pytest.raises(SystemExit) as stop:
+        main(arguments.split())
+    assert stop.value.code == 0
+    return out
+
+
+def commands(printed: str) -> list[str]:
+    """Return the commands in a text, without "pdno" and comments."""
+    lines = (line.strip().removeprefix("Next:").strip() for line in printed.splitlines())
+    return [line.removeprefix("pdno ").split("#")[0].strip() for line in lines if line.startswith("pdno ")]
+
+
 def test_from_meshes_to_a_mesh_by_the_printed_commands(runs, tmp_path, monkeypatch, capsys) -> None:
     import meshio
 
     shutil.copytree(runs / "plate", tmp_path / "plate")
     monkeypatch.chdir(tmp_path)
-    printed = output(capsys, "inspect plate")
-    command = next(line.strip() for line in printed.splitlines() if line.strip().startswith("pdno train"))
-    assert command == "pdno train plate --u u --parameters plate/parameters.csv --out plate-run"
-    output(capsys, f"{command.removeprefix('pdno ')} --budget 5s --validation 0.2")
-    output(capsys, "evaluate plate-run --members 30")
-    output(capsys, "report plate-run")
+    train = commands(output(capsys, "inspect plate"))[0]
+    assert train == "train plate --u u --parameters plate/parameters.csv --out plate-run"
+    report, predict = commands(output(capsys, f"{train} --budget 5s --validation 0.2"))
+    assert report == "report plate-run"
+    assert predict == "predict plate-run --members 100 --out plate-run/prediction.vtu"
+    output(capsys, report)
     assert "data:image/png" in Path("plate-run/report.html").read_text()
-    Path("new.csv").write_text("k,q\n1,0\n")
-    answer = output(capsys, "predict plate-run new.csv --members 50 --out pred.vtu")
-    assert "meshio.read" in answer
-    mesh = meshio.read("pred.vtu")
+    assert "meshio.read" in output(capsys, predict)
+    predictions = sorted(Path("plate-run").glob("prediction_*.vtu"))
+    assert len(predictions) == 6  # the test pairs
+    mesh, truth = meshio.read(predictions[0]), pdno.open("plate", u="u", parameters="plate/parameters.csv").split(0.2, 0.1).test
     names = {"mean", "std", "quantile_0.05", "quantile_0.95", "lower_0.9", "upper_0.9", "member_0", "member_2"}
     assert names <= set(mesh.point_data)
     assert (mesh.cells[0].data == TRIANGLES).all()
-    assert np.abs(mesh.point_data["mean"] - X**2).max() < 0.1
+    k, q = truth.scalars[0]
+    assert np.abs(mesh.point_data["mean"] - (k * X**2 + q * Y)).max() < 0.1
     assert (mesh.point_data["lower_0.9"] <= mesh.point_data["upper_0.9"]).all()
-    Path("two.csv").write_text("k,q\n1,0\n0,1\n")
-    output(capsys, "predict plate-run two.csv --members 20 --out two.vtu")
-    assert sorted(p.name for p in Path().glob("two*.vtu")) == ["two_0.vtu", "two_1.vtu"]
+
+
+def test_predictions_for_a_table_of_parameters(evaluated, tmp_path, capsys) -> None:
+    import meshio
+
+    Path(tmp_path / "new.csv").write_text("k,q\n1,0\n")
+    output(capsys, f"predict {evaluated} {tmp_path}/new.csv --members 50 --out {tmp_path}/pred.vtu")
+    assert np.abs(meshio.read(tmp_path / "pred.vtu").point_data["mean"] - X**2).max() < 0.1
+    Path(tmp_path / "two.csv").write_text("k,q\n1,0\n0,1\n")
+    two = f"predict {evaluated} {tmp_path}/two.csv --members 20 --out {tmp_path}/two.vtu"
+    output(capsys, two)
+    assert sorted(p.name for p in tmp_path.glob("two*.vtu")) == ["two_0.vtu", "two_1.vtu"]
     with pytest.raises(SystemExit):
-        main(["predict", "plate-run", "two.csv", "--out", "two.vtu"])
+        main(two.split())
     assert "two_0.vtu exists already" in capsys.readouterr().err
+
+
+def test_pyvista_opens_predictions(evaluated, tmp_path, capsys) -> None:
+    """The library behind ParaView, if it is installed."""
+    pyvista = pytest.importorskip("pyvista")
+    Path(tmp_path / "new.csv").write_text("k,q\n1,0\n")
+    output(capsys, f"predict {evaluated} {tmp_path}/new.csv --members 20 --out {tmp_path}/pred.vtu")
+    mesh = pyvista.read(tmp_path / "pred.vtu")
+    assert mesh.n_cells == len(TRIANGLES)
+    assert {"mean", "std", "quantile_0.05", "quantile_0.95"} <= set(mesh.point_data)
 
 
 def test_fields_on_nodes_as_inputs(runs, tmp_path) -> None:
