@@ -61,7 +61,7 @@ ENOUGH_STEPS = 1500  # of a large network: if there is no time for them, many st
 COST = 5.5  # time of a step of a large network, relative to that of a small one
 NETWORKS = {"fno": "A Fourier neural operator", "slim": "A slim UNet", "local": "A Fourier neural operator with a local path"}
 TRIED = {1: ("fno", "slim"), 2: ("slim", "local", "fno"), 3: ("fno",)}  # by dimension
-SMALL = {"slim": "small", "local": "small-local", "fno": "small-fno"}  # networks for short training in two dimensions
+SMALL = {"slim": "small", "local": "small-local", "fno": "small-fno"}  # for short training in two dimensions and more
 CANDIDATES = (
     "mean",
     *(f"{name}{stage}" for name in NETWORKS for stage in ("", "-small", "-screening", "-extended", "-refitted")),
@@ -272,8 +272,8 @@ class MeanSelection:
         return errors
 
     def network(self, name: str, is_short: bool = False) -> Network:
-        """Return an untrained network; in two dimensions a small one if there are not many steps."""
-        small = is_short and self.pairs.u.ndim == 4
+        """Return an untrained network; in two and three dimensions a small one if there are not many steps."""
+        small = is_short and self.pairs.u.ndim > 3
         return Network(SMALL[name] if small else name, self.symmetries, self.kind, points=self.mesh)
 
     def is_short(self, name: str, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The size of networks that the default selects in two dimensions."""
+"""The size of networks that the default selects in two dimensions and more."""
 
 from types import SimpleNamespace
 
@@ -28,6 +28,15 @@ def test_in_two_dimensions_the_size_of_a_network_fits_the_time(seconds, kind, is
     is_short = selection.is_short(kind, seconds)
     assert is_short == is_small
     assert (selection.network(kind, is_short).network == SMALL[kind]) == is_small
+
+
+@pytest.mark.parametrize(("dim", "is_small"), [(1, False), (2, True), (3, True)])
+def test_the_screening_is_of_a_small_network_in_two_dimensions_and_more(dim, is_small) -> None:
+    """A step of the large one in three dimensions, of 57 million parameters, takes a minute."""
+    a = np.random.default_rng(0).standard_normal((20, 1, *(8,) * dim))
+    pairs = Pairs.of(a, a)
+    mean = MeanSelection(pairs, pairs[:5], Terms(progress=False), (), "cell").network("fno", is_short=True)
+    assert (mean.network == SMALL["fno"]) == is_small
 
 
 def test_the_size_of_a_network_does_not_change_if_a_run_is_resumed(tmp_path) -> None:
