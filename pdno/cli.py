@@ -147,20 +147,24 @@ def inspect(
 @command(epilog=shared.CONVERT_EXAMPLES)
 @selecting
 def convert(
-    file: Data,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="One file, or several on different grids.")],
     selection: "Selection | None",
     out: Store,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file, with the test pairs.")] = None,
     mask: Mask = None,
+    grid: shared.GridKind = None,
     cache: Cache = None,
 ) -> None:
-    """Convert a file to a Zarr store.
+    """Convert a file to a Zarr store, or several on different grids of one domain, interpolated to the finest of them.
 
     `pdno inspect FILE` prints the command with all options that it needs.
     """
+    from .data.merged import merged
     from .data.open import open_selected
 
-    data = open_selected(file, selection, test=test, mask=mask, cache=cache)
+    kind = shared.kinds_of(grid)
+    parts = [open_selected(file, selection, test=test, mask=mask, cache=cache) for file in files]
+    data = parts[0] if len(parts) == 1 else merged(parts, kind)
     data.save(out)
     typer.echo(f"{out}: {data!r}")
 
@@ -180,10 +184,7 @@ def train(
     symmetries: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Exact symmetries of the operator: square, translation, … or none.")
     ] = None,
-    grid: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="Kind of the axes: cell, vertex, periodic or left; or one per axis: periodic,cell."),
-    ] = None,
+    grid: shared.GridKind = None,
     seed: Seed = 0,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Number of processes (or GPUs) on this machine.")] = 1,

@@ -17,7 +17,7 @@ from .pairs import to_numpy
 from .selection import CHANNEL, SAMPLE
 from .spaces import Spaces, input_kinds, unit_grid
 
-__all__ = ["Points", "on_one_grid", "spaces_on"]
+__all__ = ["Points", "on_finest", "on_one_grid", "spaces_on"]
 
 Points = int | Sequence[int]
 UNEVEN = 1e-3  # largest difference of two spacings of an evenly spaced axis, relative to the spacing
@@ -76,8 +76,8 @@ def on_one_grid(
     if not parts or any(not isinstance(part, tuple | list) or len(part) != 2 for part in parts):
         raise UserError("expected pairs of arrays on each grid, such as fit([(a1, u1), (a2, u2)])")
     pairs, channels = zip(*(arranged(a, u, None, None, None, dims) for a, u in parts), strict=True)
-    a, coarser_a = _on_finest([each.a for each in pairs], kind)
-    u, coarser_u = _on_finest([each.u for each in pairs], kind)
+    a, coarser_a = on_finest([each.a for each in pairs], kind)
+    u, coarser_u = on_finest([each.u for each in pairs], kind)
     names = [",".join(("sample", "channel", *"xyz"[: x.ndim - 2])) for x in (a, u)]
     if not all(channels):
         u, names[1] = u[:, 0], names[1].replace("channel,", "")
@@ -85,12 +85,20 @@ def on_one_grid(
     return a, u, ":".join(names), f"Training pairs on coarser grids ({coarser}) were interpolated." if coarser else ""
 
 
-def _on_finest(fields: list[Array], kind: Kind | Sequence[Kind]) -> tuple[Array, list[str]]:
-    """Return fields (sample, channel, *grid) on the finest grid, and the names of grids that they were interpolated from."""
+def on_finest(
+    fields: Sequence[Array], kind: Kind | Sequence[Kind], points: tuple[int, ...] | None = None
+) -> tuple[Array, list[str]]:
+    """Return fields (sample, channel, *grid) on the finest grid, and the names of grids that they were interpolated from.
+
+    Args:
+        fields: on each grid.
+        kind: of the axes, see `pdno.grid`.
+        points: of the finest grid; default: the largest numbers of points of these fields.
+    """
     shapes = [x.shape[1:] for x in fields]
     if len({(shape[0], len(shape)) for shape in shapes}) > 1:
         raise UserError(f"fields on several grids have shapes {shapes}; they need the same channels and number of axes")
-    points = tuple(max(sides) for sides in zip(*(shape[1:] for shape in shapes), strict=True))
+    points = points or tuple(max(sides) for sides in zip(*(shape[1:] for shape in shapes), strict=True))
     kinds = input_kinds(kind, len(points))
     grids, target = [unit_grid(shape[1:], kinds) for shape in shapes], unit_grid(points, kinds)
     moved = [

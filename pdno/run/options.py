@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -19,6 +19,7 @@ __all__ = [
     "Cache",
     "Data",
     "Device",
+    "GridKind",
     "LogError",
     "Mask",
     "Members",
@@ -30,6 +31,7 @@ __all__ = [
     "Steps",
     "Store",
     "equation_of",
+    "kinds_of",
     "levels_of",
     "points_of",
     "selecting",
@@ -37,6 +39,10 @@ __all__ = [
 
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
+GridKind = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="Kind of the axes: cell, vertex, periodic or left; or one per axis: periodic,cell."),
+]
 LogError = Annotated[
     float,
     typer.Option("--log-error", metavar="EPOCHS", help="Epochs between two held-out errors in RUN/metrics.jsonl; 0: none."),
@@ -115,6 +121,17 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def kinds_of(text: str | None) -> Any:
+    """Return the kinds of axes that are separated by commas, one for all axes or one each; None if there are none."""
+    from ..basis import Kind
+
+    kinds = None if text is None else tuple(part.strip() for part in text.split(","))
+    for kind in kinds or ():
+        if kind not in get_args(Kind):
+            raise UserError(f"--grid {text}: {nearest(kind, get_args(Kind))}")
+    return kinds[0] if kinds and len(kinds) == 1 else kinds
+
+
 def levels_of(text: str) -> tuple[float, ...]:
     """Return levels of quantiles that are separated by commas."""
     try:
@@ -187,6 +204,7 @@ CONVERT_EXAMPLES = """\b
 Examples:
   pdno convert mydata.mat --a force --u deflection --out mydata.zarr
   pdno convert train.h5 --test test.h5 --a "tensor[:,0]" --u "tensor[:,-1]" --dims sample,x --out mydata.zarr
+  pdno convert coarse.npz fine.npz --grid vertex --out mixed.zarr          pairs on several grids
 """
 
 TRAIN_EXAMPLES = """\b

@@ -74,6 +74,9 @@ def test_commands_run(command, tmp_path, monkeypatch, no_pictures, trained_run) 
         shutil.copytree(trained_run, tmp_path, dirs_exist_ok=True)
     for file in re.findall(r"predict run (\w+\.npz)", command):
         np.savez(file, a=pdno.equation.Darcy(points=16).sample_input(2))
+    for file, points in {"coarse": 8, "fine": 16}.items():
+        if f"{file}.npz" in command:
+            np.savez(f"{file}.npz", **dict(zip("au", np.random.default_rng(0).random((2, 5, points)), strict=True)))
     if "mydata.mat" in command:
         fields = np.random.default_rng(0).random((2, 30, 16))
         formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})
