@@ -100,8 +100,8 @@ bench-functional: $(READY)  ## diffusion in function space: train on one grid, d
 	$(BIN)/python -m benchmarks.functional $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
-bench-cascade: $(READY)  ## Darcy flow from 16² to 64² points by a cascade of two models, three minutes
-	$(BIN)/python -m benchmarks.cascade
+bench-cascade: $(READY)  ## Darcy flow from 16² to 64² and from 64² to 256² points by a cascade of two models, ten minutes; ONLY='64 256', AGAIN=1
+	$(BIN)/python -m benchmarks.cascade $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-meshes: $(READY)  ## train on one grid, predict on others, a quarter of an hour; ONLY='NAME …'

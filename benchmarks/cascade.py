@@ -1,6 +1,6 @@
 """Darcy flow from 16 × 16 to 64 × 64 and from 64 × 64 to 256 × 256 points by a cascade; write results/cascade.json.
 
-Run by ``make bench-cascade``: fifteen minutes of one core. A kernel regression with Gaussian residuals, without and with the
+Run by ``make bench-cascade``: ten minutes of one core. A kernel regression with Gaussian residuals, without and with the
 symmetries of the square, is trained on averages over 4 × 4 cells; its members are interpolated, or refined by a small network
 that is trained on the detail for a number of updates. For comparison: the same regression on the fine grid itself, or on as
 many solutions of the equation on the coarse grid, interpolated; and the error of interpolating the exact averages. Times are
@@ -91,8 +91,8 @@ def methods(case: Case, a: Array, u: Array, new: Array, truth: Array, symmetries
         symmetries: of the regressions.
     """
     coarse, direct = kernel(symmetries), kernel(symmetries)
-    detail = pdno.PDNO(mean=Network("small", symmetries="square", training=replace(TRAINING, updates=case.updates)), law="gaussian")
-    cascade = Cascade(coarse, detail, FACTOR)
+    network = Network("small", symmetries="square", training=replace(TRAINING, updates=case.updates))
+    cascade = Cascade(coarse, pdno.PDNO(mean=network, law="gaussian"), FACTOR)
     _, whole = timed(lambda: cascade.fit(a, u, progress=False))
     native, alone = on_the_coarse_grid(case, new, symmetries)
     found: dict[str, tuple[Draw, float]] = {

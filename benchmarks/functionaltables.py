@@ -27,14 +27,15 @@ def functional_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
 
 def cascade_table(contents: dict[str, Any]) -> tuple[list[list[str]], str]:
     """Return the lines of the table as lists of cells, the first one with the headings, and no note."""
-    metrics = {"MRLE": "mrle", "CRPS": "crps", "energy score": "energy_score"}
-    lines = [["members", *metrics, "training time (s)", "time of a member (ms)"]]
-    for method in dict.fromkeys(row["method"] for row in contents["rows"]):
-        own = {row["metric"]: row for row in contents["rows"] if row["method"] == method}
+    metrics, rows = {"MRLE": "mrle", "CRPS": "crps", "energy score": "energy_score"}, contents["rows"]
+    lines = [["grid", "members", *metrics, "training time (s)", "time of a member (ms)"]]
+    keys = dict.fromkeys((row["grid"], row["method"]) for row in rows)
+    for grid, method in sorted(keys, key=lambda key: int(key[0].split("x")[0])):
+        own = {row["metric"]: row for row in rows if (row["grid"], row["method"]) == (grid, method)}
         first, scores = own["mrle"], [own.get(metric, {}).get("value") for metric in metrics.values()]
         each = 1000 * first["sample_seconds"] / (first["members"] * INPUTS)
         times = [f"{first['train_seconds']:.0f}", f"{each:.1f}"] if first["train_seconds"] else ["", ""]
-        lines.append([method, *("" if score is None else f"{score:.3g}" for score in scores), *times])
+        lines.append([grid, method, *("" if score is None else f"{score:.3g}" for score in scores), *times])
     return lines, ""
 
 

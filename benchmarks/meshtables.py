@@ -10,8 +10,9 @@ SCORES = {"CRPS": "crps", "90 % coverage": "coverage_90", "std of members": "mea
 OF_NOISE = {
     "std": "noise_std",
     "correlation length": "correlation_length",
-    "draws of one seed, from the finest grid": "draw_difference",
-    "noisy outputs, from the finest grid": "interpolation_error",
+    "draws of one seed, interpolated": "draw_difference",
+    "interpolation error": "interpolation_error",
+    "draws of one seed, at the nodes": "node_difference",
 }
 
 
