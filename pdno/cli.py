@@ -1,6 +1,5 @@
 """The command line. Heavy modules are imported where they are used, so that --help is fast."""
 
-import json
 import signal
 import sys
 import threading
@@ -14,7 +13,7 @@ import typer
 from . import __version__
 from .errors import UserError
 from .run import options as shared
-from .run.options import AutoMembers, Cache, Data, Device, LogError, Mask, Members, Once, Run, Seed, Steps, Store, selecting
+from .run.options import Cache, Data, Device, LogError, Mask, Members, Once, Run, Seed, Steps, Store, selecting
 from .run.suggest import SUGGEST_EXAMPLES, suggest
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ def predict(
     run: Run,
     file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="File of inputs; default: the data of the run.")] = None,
     out: Store = Path("pred.zarr"),
-    members: AutoMembers = "100",
+    members: Members = "100",
     steps: Steps = None,
     quantiles: Annotated[str, typer.Option(help="Levels of the quantiles, separated by commas.")] = "0.05,0.5,0.95",
     split: Annotated[
@@ -250,44 +249,30 @@ def predict(
     dims: Annotated[str | None, typer.Option(metavar="DIMS", help="Dimensions of this array, such as sample,x,y.")] = None,
     scalars: shared.Scalars = None,
     points: shared.OutputPoints = None,
+    only: shared.Only = None,
+    part: shared.Part = "1/1",
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
     """Predict u for new inputs.
 
     Writes mean, standard deviation and quantiles of u, out-of-distribution flags and, if the run has been evaluated, conformal
-    intervals to a Zarr store. If interrupted, run the same command again to resume.
+    intervals to a Zarr store, or to a netCDF file (--out pred.nc). If interrupted, run the same command again to resume.
     """
-    from .run.folder import calibrated_members
     from .run.meshes import predict_into
-    from .work.folder import RunFolder
+    from .run.predict import summary
     from .work.progress import progress_bar
 
     levels = shared.levels_of(quantiles)
-    if members != "auto" and not members.isdecimal():
-        raise UserError(f"--members {members}: expected a whole number, or auto")
     options: dict[str, Any] = {"split": split, "a": a, "dims": dims, "scalars": ",".join(scalars or ()) or None}
-    options |= {"points": shared.points_of(points), "members": members if members == "auto" else int(members)}
-    options |= {"device": device, "tell": typer.echo}
+    options |= {"points": shared.points_of(points), "members": shared.members_of(members)}
+    options |= {"device": device, "tell": typer.echo, "part": shared.part_of(part)}
+    options |= {} if only is None else {"only": shared.outputs_of(only)}
     options |= {} if steps is None else {"steps": steps}
     with progress_bar("predicting", "members") as progress:
         predicted = predict_into(run, file, out, quantiles=levels, seed=seed, progress=progress, **options)
-    mean_std = float(predicted["std"].mean())
-    metadata = json.loads(predicted.attrs["pdno"])
-    typer.echo(f"{out}: {predicted.sizes['sample']} inputs, {metadata['members']} members each; mean std {mean_std:.4g}")
-    for note in metadata.get("notes", ()):
-        typer.echo(note)
-    if "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
-        typer.echo(
-            "no conformal intervals: they were calibrated for another model, grid, --steps or number of members; use the "
-            f"options of `pdno evaluate {run}` (its --members is {calibrated_members(run)})"
-        )
-    count = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0
-    if count:
-        inputs = "1 input is" if count == 1 else f"{count} inputs are"
-        typer.echo(f"{inputs} flagged as out of distribution (`is_ood`): their intervals may be unreliable")
-    in_python = f'xarray.open_zarr("{out}", consolidated=False)' if out.is_dir() else "meshio.read(…), and in ParaView"
-    typer.echo(f"In Python:  {in_python}")
+    for line in summary(run, out, predicted):
+        typer.echo(line)
 
 
 @command(epilog=shared.EVALUATE_EXAMPLES)
@@ -298,7 +283,7 @@ def evaluate(
     file: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="File of held-out pairs; default: the data of the run.")
     ] = None,
-    members: Members = 100,
+    members: Members = "100",
     steps: Steps = None,
     split: Annotated[str, typer.Option(help="Split of the run's data: test or validation.")] = "test",
     calibrate: Annotated[int, typer.Option(help="Maximum number of validation pairs for conformal calibration.")] = 100,
@@ -314,7 +299,7 @@ def evaluate(
     from .run.evaluate import evaluate_and_show
 
     options: dict[str, Any] = {} if steps is None else {"steps": steps}
-    options |= {"members": members, "seed": seed, "split": split, "calibrate": calibrate, "device": device}
+    options |= {"members": shared.members_of(members), "seed": seed, "split": split, "calibrate": calibrate, "device": device}
     evaluate_and_show(run, file, selection, out=out, tell=typer.echo, **options)
 
 
@@ -332,11 +317,12 @@ def report(
     A run without current results is evaluated first, with 100 members.
     """
     from .run.evaluate import evaluate_run
-    from .run.folder import is_current, results_folder
+    from .run.folder import config_of, is_current, results_folder
     from .run.report import check_name, write_report
 
     if out is not None:
         check_name(out)
+    config_of(run)  # refuses a folder without a run
     if not is_current(run, file):
         typer.echo(f"{run} has no current results: it is evaluated first, with 100 members")
         evaluate_run(run, file, device=device)

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from ..data.open import open_selected
 from ..data.pairs import Dataset, Pairs
 from ..data.selection import Selection, without_index
 from ..errors import UserError
-from ..evaluation.scoring import Evaluation, evaluate
+from ..evaluation.scoring import MIN_MEMBERS, Evaluation, evaluate
 from ..evaluation.verdict import verdict
 from ..learning.resume import session_seconds
+from ..model.members import TOLERANCE, members_needed
 from ..model.saving import load
 from ..model.surrogate import Surrogate
 from ..work.engine import memory_allowed
@@ -44,7 +45,7 @@ def evaluate_run(
     file: Path | None = None,
     selection: Selection | None = None,
     *,
-    members: int = 100,
+    members: int | Literal["auto"] = 100,
     seed: int = 0,
     split: str = "test",
     calibrate: int = 100,
@@ -59,7 +60,7 @@ def evaluate_run(
         run: folder of the run.
         file: data to evaluate on; default: the test pairs of the run.
         selection: arrays of the file; default: as for training.
-        members, seed, calibrate, sampling: as in `pdno.evaluate`.
+        members, seed, calibrate, sampling: as in `pdno.evaluate`; members "auto" for as many as mean and std need.
         split: of the run's own data, "test" or "validation".
         device: where to compute.
         out: folder for the results; default: see `pdno.run.folder.results_folder`.
@@ -71,19 +72,25 @@ def evaluate_run(
     model = load(run, device=device)
     config = config_of(run)
     own = file is None or file.resolve() == Path(config.data.file).resolve()
+    if calibrate < 0:
+        raise UserError(f"--calibrate {calibrate}: expected a number of pairs, or 0 for no calibration")
+    if not own and split != "test":
+        raise UserError(f"--split {split} selects pairs of the run's own data, but {file} was given; omit one of them")
     if own and selection is not None:
         raise UserError(f"{config.data.file} is the training data of {run}, whose arrays are recorded; omit --a and --u")
     folder = results_folder(run, file, split) if out is None else out
-    if out is not None and not out.parent.is_dir():
-        raise UserError(f"{out} cannot be created, because the folder {out.parent} does not exist; choose another --out")
     data, omitted = (_own(run, split), 0) if file is None or own else _other(run, file, selection, config, model)
+    members = _members(model, data.test, seed, **sampling) if members == "auto" else members
+    if not model.deterministic:
+        tell(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
     if omitted:
         tell(f"{_counted(omitted)} of {file} that the model was trained on: {len(data.test)} are left for the evaluation")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the model was trained or validated")  # of --split validation; the verdict says it
         e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
     options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
-    rows = _rows(e, model, config, run, seed, _command(run, file, selection, options))
+    command = _command(run, file, selection, options)
+    rows = _rows(e, model, config, run, seed, command)
     parameters = study(model, data, seed)
     metadata = {
         **e.metadata,
@@ -108,11 +115,16 @@ def evaluate_run(
             metadata=metadata,
             verdict=[asdict(statement) for statement in (*verdict(e), *parameters.statements)],
             mixtures=results.plain(mixtures_of(e)),
-            channels={name: _rows(part, model, config, run, seed, rows[0]["command"]) for name, part in e.channels.items()},
+            channels={name: _rows(part, model, config, run, seed, command, name) for name, part in e.channels.items()},
             diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
             cases=[{"title": c.title, "number": c.number, "parameters": _parameters(data.test, c.number)} for c in e.cases],
         )
     return e
+
+
+def _members(model: Surrogate, test: Pairs, seed: int, **sampling: Any) -> int:
+    """Return the number of members that mean and std of the test inputs need, enough for 90 % intervals."""
+    return max(MIN_MEMBERS, members_needed(model.given(test.a, test.scalars), TOLERANCE, seed, **sampling))
 
 
 def _parameters(pairs: Pairs, number: int) -> dict[str, float]:
@@ -128,22 +140,24 @@ def evaluate_and_show(
     *,
     out: Path | None,
     tell: Callable[[str], None],
-    members: int,
+    members: int | Literal["auto"],
     calibrate: int,
     split: str,
     **options: Any,
 ) -> None:
     """Evaluate a run and print the results; arguments as in `evaluate_run`. A run that is read-only gets no results."""
     folder = results_folder(run, file, split) if out is None else out
+    if out is not None and not out.parent.is_dir():
+        raise UserError(f"{folder} cannot be created, because the folder {folder.parent} does not exist; choose another --out")
     writable = os.access(folder if folder.exists() else folder.parent, os.W_OK)
-    tell(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
     with TemporaryDirectory() as temporary:
         folder = folder if writable else Path(temporary)
-        settings = {"members": members, "calibrate": calibrate, "split": split, **options}
-        evaluate_run(run, file, selection, out=folder, tell=tell, **settings)
+        options |= {"members": members, "calibrate": calibrate, "split": split}
+        evaluate_run(run, file, selection, out=folder, tell=tell, **options)
         show_results(folder)
     if not writable:
-        tell(f"{run} is read-only: the results were not saved; give a folder with --out to save them")
+        where = run if out is None else out.parent
+        tell(f"{where} is read-only: the results were not saved; give another folder with --out to save them")
     elif out is None:
         tell(f"Next:  pdno report {join([str(run), *([] if folder == run or file is None else [str(file)])])}")
 
@@ -220,8 +234,10 @@ def _other(run: Path, file: Path, selection: Selection | None, config: Config, m
     return replace(data, train=own.train, validation=own.validation, test=test[held_out]), omitted
 
 
-def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str) -> list[dict[str, Any]]:
-    """Return one row of results per score."""
+def _rows(
+    e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str, channel: str | None = None
+) -> list[dict[str, Any]]:
+    """Return one row of results per score, of a channel or of all together."""
     metadata, noise = e.metadata, e.metadata["noise"]
     common = {
         "test": metadata["data"],
@@ -231,12 +247,15 @@ def _rows(e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int,
         "train_seconds": _training_seconds(run),
         "seed": seed,
         "command": command,
+        "law": model.fitted.residual.name,
+        "channel": channel,
     }
     return [
         results.row(
             name,
             e.scores[name].value,
             error=e.scores[name].error,
+            quantile=results.QUANTILES.get(name),
             paper=results.paper(metadata["data"], metadata["grid"], noise or "", name, model.name),
             **common,
         )

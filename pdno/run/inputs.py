@@ -15,11 +15,14 @@ from ..data.pairs import Dataset, Pairs, aligned
 from ..data.parameters import PARAMETER, is_table, read_parameters
 from ..data.selection import CHANNEL, SAMPLE, Selection, arrange, pick, pick_scalars
 from ..data.spaces import Spaces
-from ..errors import UserError
+from ..data.suggest import suggest
+from ..errors import UserError, nearest
 from ..work.engine import memory_allowed
 from .folder import config_of, data_of
 
 __all__ = ["inputs_of", "same_dims"]
+
+SPLITS = ("train", "validation", "test")
 
 
 def inputs_of(
@@ -48,8 +51,12 @@ def inputs_of(
             raise UserError(f"{path} is a store of pdno, whose arrays are recorded; omit --a, --dims and --scalars")
         data = open_selected(path, None)
         return _split_inputs(data, split if split != "test" or len(data.test) else "train")
+    if split not in SPLITS:
+        raise UserError(f"--split {split}: {nearest(split, SPLITS)}")
     opened = contents(path, memory_allowed())
     recorded = {name: config.options.get(name) for name in ("a", "scalars", "dims")}
+    if not recorded["a"] and (suggestion := suggest(opened)) is not None and suggestion.certain:
+        recorded |= {"a": suggestion.selection.a, "dims": suggestion.selection.dims}  # as `pdno train` has done
     name = a or _recorded(opened, recorded["a"])
     values = pick(opened, name)
     s = scalars or recorded["scalars"]
@@ -63,6 +70,8 @@ def inputs_of(
         values = aligned(arrange(values, named, name), spaces.a_axes)[0]
     if s is None:
         return values, None
+    if not scalars and not is_table(s) and (absent := [n for n in s.split(",") if n.partition("[")[0] not in opened.entries]):
+        raise UserError(f"{path.name} has no array {absent[0]!r}, a parameter of training; name the parameters with --scalars")
     return values, read_parameters(s) if is_table(s) else pick_scalars(opened, s, len(values))
 
 

@@ -1,4 +1,4 @@
-"""`pdno predict … --out pred.vtu`: predictions of fields on the nodes of a mesh as meshes, which ParaView opens.
+"""`pdno predict` into other files than a store: `--out pred.nc` into netCDF, `--out pred.vtu` into meshes, for ParaView.
 
 There is one file for each input, NAME.vtu or NAME_0.vtu, NAME_1.vtu, …; its point data are the fields of the store that
 `pdno.run.predict` writes, and the first members.
@@ -25,15 +25,21 @@ __all__ = ["predict_into"]
 
 MEMBERS = 3  # that a mesh shows
 INPUTS = ("split", "a", "dims", "scalars", "tell")  # options that name the inputs
-OTHERS = ("members", "quantiles", "device", "progress", "points")  # options that are no sampling settings
+OTHERS = ("members", "quantiles", "device", "progress", "points", "only", "part")  # options that are no sampling settings
 
 
 def predict_into(run: Path, file: Path | None, out: Path, seed: int = 0, **options: Any) -> xr.Dataset:
-    """Predict into a store, or into meshes if `out` has the suffix of one; arguments as in `pdno.run.predict.predict`.
+    """Predict into a store, or into netCDF or meshes by the suffix of `out`; arguments as in `pdno.run.predict.predict`.
 
     Raises:
         UserError: as there, or if the model is not one of fields on nodes, or a file exists already.
     """
+    if out.suffix.lower() == ".nc":
+        _free(out, 1)
+        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}") as folder:
+            predicted = predict(run, file, Path(folder) / "prediction.zarr", seed=seed, **options).load()
+        predicted.to_netcdf(out, engine="h5netcdf")
+        return predicted
     if out.suffix.lower() not in WRITTEN:
         return predict(run, file, out, seed=seed, **options)
     model = load(run, device=options.get("device", "cpu"))
@@ -41,6 +47,8 @@ def predict_into(run: Path, file: Path | None, out: Path, seed: int = 0, **optio
     if spaces.nodes is None:
         where = "nodes without coordinates" if NODE in spaces.axes else "a grid"
         raise UserError(f"this model was trained on fields on {where}, and {out.name} is a mesh; call it {out.stem}.zarr")
+    if options.get("part", (1, 1)) != (1, 1):
+        raise UserError(f"--part is for stores and netCDF files; call {out.name} {out.stem}.zarr, or omit --part")
     given = {name: options[name] for name in INPUTS if name in options}
     inputs, scalars = spaces.inputs(*inputs_of(run, spaces, file, **given))
     paths = _free(out, len(inputs))

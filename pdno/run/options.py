@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..equation import Equation
 
 __all__ = [
-    "AutoMembers",
+    "OUTPUTS",
     "Cache",
     "Data",
     "Device",
@@ -24,7 +24,9 @@ __all__ = [
     "Mask",
     "Members",
     "Once",
+    "Only",
     "OutputPoints",
+    "Part",
     "Run",
     "Scalars",
     "Seed",
@@ -33,6 +35,9 @@ __all__ = [
     "equation_of",
     "kinds_of",
     "levels_of",
+    "members_of",
+    "outputs_of",
+    "part_of",
     "points_of",
     "selecting",
 ]
@@ -49,14 +54,18 @@ LogError = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, from pdno train.")]
 Data = Annotated[Path, typer.Argument(metavar="FILE", help=".npz, .npy, .mat, .h5, .nc, .pt or .zarr")]
-Store = Annotated[Path, typer.Option(help="Zarr store to write; an existing one is never overwritten.")]
+Store = Annotated[Path, typer.Option(help="Store to write (.zarr); an existing one is never overwritten.")]
 Mask = Annotated[str | None, typer.Option(metavar="nan", help="Treat NaN in the outputs as missing.")]
 Cache = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache on disk, for data larger than memory.")]
-Members = Annotated[int, typer.Option(help="Ensemble members for each input.")]
-AutoMembers = Annotated[str, typer.Option(help="Ensemble members for each input; auto: as many as mean and std need.")]
+Members = Annotated[str, typer.Option(help="Ensemble members for each input; auto: as many as mean and std need.")]
 OutputPoints = Annotated[
     str | None, typer.Option(metavar="N", help="Points of the predictions, as 256 or 64x96; default: those of the inputs.")
 ]
+Only = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Outputs to write: mean, std, quantiles, intervals, novelty; default: all."),
+]
+Part = Annotated[str, typer.Option(metavar="K/N", help="Predict the K-th of N parts of the inputs, each into its own --out.")]
 Steps = Annotated[int | None, typer.Option(help="Sampling steps; default: those of the model.")]
 
 Scalars = Annotated[
@@ -78,6 +87,9 @@ SELECTION = {  # the fields of pdno.data.selection.Selection, which is not impor
 }
 METAVARS = {"dims": "DIMS", "parameters": "CSV"}  # of options whose value is not the name of an array
 LISTS = ("scalars",)  # options that may be repeated
+
+
+OUTPUTS = ("mean", "std", "quantiles", "intervals", "novelty")  # of a prediction
 
 
 class Once(TyperCommand):
@@ -140,6 +152,15 @@ def levels_of(text: str) -> tuple[float, ...]:
         raise UserError(f"--quantiles {text}: expected numbers from 0 to 1, separated by commas, such as 0.05,0.95") from None
 
 
+def members_of(text: str) -> int | Literal["auto"]:
+    """Return a number of members, or "auto"."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal():
+        raise UserError(f"--members {text}: expected a whole number, or auto")
+    return int(text)
+
+
 def points_of(text: str | None) -> tuple[int, ...] | int | None:
     """Return the points of a grid, such as 256 or 64x96."""
     if text is None:
@@ -148,6 +169,25 @@ def points_of(text: str | None) -> tuple[int, ...] | int | None:
     if not all(side.isdecimal() for side in sides):
         raise UserError(f"--points {text}: expected whole numbers, such as 256, or 64x96 for a rectangle")
     return int(text) if len(sides) == 1 else tuple(int(side) for side in sides)
+
+
+def outputs_of(text: str) -> tuple[str, ...]:
+    """Return the outputs of a prediction that are separated by commas."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in OUTPUTS:
+            raise UserError(f"--only {text}: {name!r} is unknown; {nearest(name, OUTPUTS)}")
+    if not {"mean", "std", "quantiles"} & set(names):
+        raise UserError(f"--only {text}: expected at least one of mean, std and quantiles")
+    return tuple(name for name in OUTPUTS if name in names)
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Return a part of several, such as (1, 4) for 1/4."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise UserError(f"--part {text}: expected K/N with K from 1 to N, such as 1/4")
+    return int(number), int(count)
 
 
 def equation_of(name: str, points: int | None, settings: list[str]) -> "Equation":
@@ -233,6 +273,8 @@ Examples:
   pdno predict run new.npz --a force --members 500 --out pred.zarr
   pdno predict run darcy.zarr --split train --steps 50 --out pred.zarr
   pdno predict run finer.npz --points 256 --out pred.zarr         # any grid of the same domain
+  pdno predict run new.npz --only mean,std --out pred.nc
+  pdno predict run many.npz --part 1/4 --out part1.zarr           # the first quarter of the inputs
 
 \b
 In Python:  xarray.open_zarr("pred.zarr", consolidated=False)  has mean, std, quantile_0.05, …

@@ -6,8 +6,9 @@ lower_0.9, upper_0.9              conformal intervals, if `pdno evaluate` has ca
 parameters                        (sample, parameter): the scalars of each input, with their names, if the model has any
 """
 
+import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,13 +24,16 @@ from ..evaluation.conformal import Conformal
 from ..evaluation.streaming import central
 from ..model.law import Law
 from ..model.members import TOLERANCE, members_needed
-from ..model.prediction import Prediction, given_for
+from ..model.prediction import DESCRIPTIONS, Prediction, given_for
 from ..model.prediction import predict as predict_block
 from ..model.saving import load
-from .folder import array_digest, conformal_of, model_digest
+from ..work.folder import RunFolder
+from .folder import array_digest, calibrated_members, conformal_of, model_digest
 from .inputs import inputs_of
+from .options import OUTPUTS
 
-__all__ = ["predict"]
+__all__ = ["predict", "summary"]
+
 
 BLOCK_INPUTS = 8  # inputs that are predicted and written at a time
 
@@ -47,6 +51,8 @@ def predict(
     dims: str | None = None,
     scalars: str | None = None,
     points: Points | None = None,
+    only: Sequence[str] = OUTPUTS,
+    part: tuple[int, int] = (1, 1),
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
@@ -66,6 +72,9 @@ def predict(
         dims: its dimensions.
         scalars: arrays of further parameters, separated by commas, or a table in another file.
         points: of the grid of the predictions; default: that of the inputs.
+        only: the outputs to write, among OUTPUTS.
+        part: (k, n) for the k-th of n parts of the inputs, so that several processes share the work; members are those of the
+            whole prediction.
         device: where to compute.
         progress: called with the numbers of finished and of all members.
         tell: called with messages for the user.
@@ -82,30 +91,39 @@ def predict(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         law, given = given_for(model.fitted, *inputs_of(run, model.spaces, file, split, a, dims, scalars, tell), points)
-    inputs, parameters = given.a, given.scalars
+    offset, end = ((len(given.a) * k) // part[1] for k in (part[0] - 1, part[0]))
+    if offset == end:
+        raise UserError(f"part {part[0]}/{part[1]} of {len(given.a)} inputs is empty; use fewer parts")
+    inputs, parameters = given.a[offset:end], None if given.scalars is None else given.scalars[offset:end]
     count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
     if count < 2:
         raise UserError(f"members = {count}: a standard deviation requires at least two")
-    levels = tuple(dict.fromkeys(quantiles))
+    levels = tuple(dict.fromkeys(quantiles)) if "quantiles" in only else ()
     on_grid = law.mesh is None  # of training, to which conformal intervals belong
-    conformal = conformal_of(run, None if model.deterministic else count, sampling) if on_grid else None
+    calibrated = "intervals" in only and on_grid
+    conformal = conformal_of(run, None if model.deterministic else count, sampling) if calibrated else None
     bounds = () if conformal is None else central(conformal.level, count)
     digest = array_digest(inputs if parameters is None else np.concatenate([inputs.ravel(), parameters.ravel()]))
     settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}
     settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
+    settings |= {"deterministic": True} if model.deterministic else {}
+    settings |= {"only": list(only)} if tuple(only) != OUTPUTS else {}
+    settings |= {"part": f"{part[0]}/{part[1]}"} if part[1] > 1 else {}
     if law.mesh is not None:
         notes = [*law.mesh.notes(law.residual), *(str(warning.message) for warning in caught)]
         settings |= {"grid": str(law.spaces.grid), "notes": notes}
-    layout = _layout(law, len(inputs), levels, conformal, {"run": str(run), "version": __version__, **settings})
+    layout = _layout(law, len(inputs), levels, conformal, only, {"run": str(run), "version": __version__, **settings})
+    written = layout.arrays[""]
     with store.building(out, layout) as partial, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are among the notes
         for group, first, end in store.blocks(layout):
             if not store.is_complete(partial, group, first, end):
                 block = inputs[first:end], count, seed, (*levels, *bounds)
                 s = None if parameters is None else parameters[first:end]
-                p = predict_block(law, *block, scalars=s, start=first, progress=False, **sampling)
+                p = predict_block(law, *block, scalars=s, start=offset + first, progress=False, **sampling)
                 given_scalars = {} if s is None else {"parameters": s}
-                store.write(partial, group, first, given_scalars | _values(p, levels, conformal, bounds))
+                values = given_scalars | _values(p, levels, conformal, bounds)
+                store.write(partial, group, first, {name: v for name, v in values.items() if name in written})
             if progress is not None:
                 progress(end * count, len(inputs) * count)
     opened: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
@@ -126,19 +144,24 @@ def _values(p: Prediction, levels: tuple[float, ...], conformal: Conformal | Non
 
 
 def _layout(
-    law: Law, count: int, levels: tuple[float, ...], conformal: Conformal | None, provenance: dict[str, Any]
+    law: Law,
+    count: int,
+    levels: tuple[float, ...],
+    conformal: Conformal | None,
+    only: Sequence[str],
+    provenance: dict[str, Any],
 ) -> store.Layout:
     """Return the arrays of the store, with their descriptions."""
     spaces = law.spaces
     shape = spaces.u_shape if spaces.channel else spaces.u_shape[1:]
     dims = ("sample", *(["channel"] if spaces.channel else []), *spaces.axes)
-    names = {"mean": "mean of the members", "std": "standard deviation of the members"}
+    names = {name: text for name, text in DESCRIPTIONS.items() if name in only}
     names |= {f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in levels}
     if conformal is not None:
         interval = f"conformal {100 * conformal.level:g} % interval ({conformal.samples} calibration pairs)"
         names |= {f"{bound}_{conformal.level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
     arrays = {name: store.Spec(shape, spaces.dtype, dims, description) for name, description in names.items()}
-    if law.novelty is not None:
+    if law.novelty is not None and "novelty" in only:
         score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
         arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
         arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
@@ -147,3 +170,29 @@ def _layout(
         arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
     along = spaces.coordinates | ({} if spaces.nodes is None else spaces.nodes.coordinates())
     return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS)
+
+
+def summary(run: Path, out: Path, predicted: xr.Dataset) -> list[str]:
+    """Return lines about a prediction that was written: how many inputs, its notes, and how to read it in Python."""
+    metadata = json.loads(predicted.attrs["pdno"])
+    count = predicted.sizes["sample"]
+    deterministic = metadata.get("deterministic", False)
+    each = "one prediction each" if deterministic else f"{metadata['members']} members each"
+    spread = "" if "std" not in predicted or deterministic else f"; mean std {float(predicted['std'].mean()):.4g}"
+    lines = [f"{out}: {count} {'input' if count == 1 else 'inputs'}, {each}{spread}", *metadata.get("notes", ())]
+    wanted = "intervals" in metadata.get("only", OUTPUTS)
+    if wanted and "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
+        lines.append(
+            "no conformal intervals: they were calibrated for another model, grid, --steps or number of members; use the "
+            f"options of `pdno evaluate {run}` (its --members is {calibrated_members(run)})"
+        )
+    flagged = int(predicted["is_ood"].sum()) if "is_ood" in predicted else 0
+    if flagged:
+        inputs = "1 input is" if flagged == 1 else f"{flagged} inputs are"
+        their = "its" if flagged == 1 else "their"
+        lines.append(f"{inputs} flagged as out of distribution (`is_ood`): {their} intervals may be unreliable")
+    if part := metadata.get("part"):
+        lines.append(f'This is part {part}: with all parts, xarray.concat([…], "sample") is the whole prediction')
+    by_suffix = {".nc": f"xarray.open_dataset({str(out)!r})", ".zarr": f"xarray.open_zarr({str(out)!r}, consolidated=False)"}
+    default = by_suffix[".zarr"] if out.is_dir() else "meshio.read(…), and in ParaView"
+    return [*lines, f"In Python:  {by_suffix.get(out.suffix, default)}"]

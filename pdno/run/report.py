@@ -162,7 +162,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 def _trial(trial: Mapping[str, Any]) -> dict[str, str]:
     """Return a candidate for the mean model as text."""
     error = "–" if trial["error"] is None else f"{trial['error']:.3g}"
-    return {"name": trial["name"], "error": error, "time": _time(trial["seconds"]), "description": trial["description"]}
+    time = results.duration(trial["seconds"])
+    return {"name": trial["name"], "error": error, "time": time, "description": trial["description"]}
 
 
 def _code(text: str) -> Markup:
@@ -187,7 +188,7 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
     if ranges := metadata.get("ranges"):
         listed = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in ranges.items())
         sentences.append(f"Training parameters: {listed}.")
-    time = "" if row["train_seconds"] is None else f"; training took {_time(row['train_seconds'])}"
+    time = "" if row["train_seconds"] is None else f"; training took {results.duration(row['train_seconds'])}"
     sentences.append(f"It has {metadata['parameters']:,} parameters{time}.")
     sentences += [f"{line[:1].upper()}{line[1:]}" for line in metadata.get("fit_summary", ())]
     if metadata["deterministic"]:
@@ -197,7 +198,7 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
         network = f"{evaluations} network evaluations per member" if evaluations else "without network evaluations"
         seconds = metadata["sample_seconds"] / (metadata["inputs"] * metadata["members"])
         sentences.append(
-            f"{metadata['members']} members were drawn for each test input, {network}, {_time(seconds)} per member."
+            f"{metadata['members']} members were drawn for each test input, {network}, {results.duration(seconds)} per member."
         )
     noise = {None: "", "none": " The outputs are noise-free."}.get(metadata["noise"], f" The noise is {metadata['noise']}.")
     sentences.append(f"It was evaluated on {metadata['inputs']} inputs of {Path(metadata['file']).name}.{noise}")
@@ -209,17 +210,6 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
     else:
         sentences.append("The data have one output for each input, which is used both as the truth and as the observation.")
     return sentences
-
-
-def _time(seconds: float) -> str:
-    """Return a time as text.
-
-    >>> _time(0.0123), _time(75), _time(5400)
-    ('12 ms', '75 s', '90 min')
-    """
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"
-    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
 
 
 def _footnote(metadata: Mapping[str, Any]) -> str:

@@ -17,7 +17,21 @@ from ..model.paper import CELLS
 from ..work.engine import cores
 from ..work.files import replacing
 
-__all__ = ["DESCRIPTIONS", "FIELDS", "NOISE", "SOURCES", "machine", "paper", "plain", "read", "renamed_trial", "row", "write"]
+__all__ = [
+    "DESCRIPTIONS",
+    "FIELDS",
+    "NOISE",
+    "QUANTILES",
+    "SOURCES",
+    "duration",
+    "machine",
+    "paper",
+    "plain",
+    "read",
+    "renamed_trial",
+    "row",
+    "write",
+]
 
 SCHEMA = 1
 
@@ -90,7 +104,16 @@ FIELDS = (
     "seed",
     "command",
     "version",
+    "channel",
+    "quantile",
+    "law",
 )
+QUANTILES = {  # metrics that are a quantile over inputs: its level
+    "coverage_90_median": 0.5,
+    "coverage_90_lowest_decile": 0.1,
+    "coverage_90_lowest_decile_members": 0.1,
+    "coverage_90_worst": 0.0,
+}
 
 OLD_METRICS = {  # old name → new name
     "mrle_fair": "mrle_debiased",
@@ -131,6 +154,17 @@ def row(metric: str, value: float | np.floating[Any], **fields: Any) -> dict[str
         raise UserError(f"a row of results has no field {min(unknown)!r}; it has {', '.join(FIELDS)}")
     given = {"version": __version__, **fields, "metric": metric, "value": _number(value)}
     return {name: _number(given[name]) if isinstance(given.get(name), float) else given.get(name) for name in FIELDS}
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text.
+
+    >>> duration(0.0123), duration(75), duration(5400)
+    ('12 ms', '75 s', '90 min')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"
+    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
 
 
 def paper(test: str, grid: str, noise: str, metric: str, method: str = "pdno") -> float | None:

@@ -20,6 +20,7 @@ from ..model.surrogate import Surrogate
 from ..work.engine import is_first
 from ..work.files import locked, replacing
 from ..work.folder import RunFolder
+from . import results
 from .config import Config, DataSection, seconds
 from .folder import split_digest
 
@@ -136,8 +137,8 @@ def _closing_line(model: Surrogate, out: Path, seconds: float) -> str:
     row = model.history[-1] if model.history else {}
     losses = "".join(f", {name} {row[name]:.4g}" for name in ("loss", "validation") if name in row)
     updates = model.provenance["updates"]  # of the law; the mean is described in the summary
-    steps = f"{updates} steps of the law, " if updates else ""
-    return f"{out}: {steps}{seconds / 60:.1f} minutes{losses}"
+    steps = f" {updates} step{'s' * (updates > 1)} of the law," if updates else ""
+    return f"{out}:{steps} trained in {results.duration(seconds)}{losses}"
 
 
 def _write_leaderboard(path: Path, trials: Sequence[Trial]) -> None:

@@ -39,6 +39,8 @@ def test_rows_have_all_documented_fields(noisy) -> None:
     assert found["schema"] == 1
     for row in rows.values():
         assert list(row) == list(results.FIELDS)
+    assert all((row["channel"], row["law"]) == (None, "diffusion") for row in rows.values())
+    assert results.row("coverage_90_worst", 0.5, quantile=0.0)["quantile"] == 0.0
     row = rows["mrle"]
     assert (row["test"], row["method"], row["grid"], row["train"], row["noise"]) == (
         "elliptic1d",
