@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from torch import nn
 
+from .._typing import Array
 from ..basis import Kind, waves_of
 from ..data.meshes import Points
 from ..data.pairs import Pairs
@@ -168,14 +169,16 @@ class PDNO(Surrogate):
         gaussian = Gaussian(self.residual_scale, self.diffusion.schedule.n_steps - self.reverse.t_start)
         search = Search(pairs, held_out, spaces, elements, terms, gaussian, self._diffused())
         choice, selected = search.run(self._mean, law, self._shared, self._plan(pairs, spaces, terms))
+        noise = replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask)
+        remarks = [] if noise is None or pairs.mask is not None else [_noise_share(noise, pairs)]
         return Law(
             spaces,
             choice.mean,
             selected.law,
-            replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask),
+            noise,
             Support.of(pairs.u, pairs.mask),
             leaderboard=choice.trials,
-            summary=(f"{choice.reason}. {choice.mean.describe()}", *selected.summary),
+            summary=(f"{choice.reason}. {choice.mean.describe()}", *remarks, *selected.summary),
             history=tuple(row for network in selected.networks for row in network.history),  # also of one that was not selected
             provenance={"updates": sum(network.updates for network in selected.networks)},
         )
@@ -303,6 +306,14 @@ def _default_diffusion(without_mean: bool, small: bool) -> Diffusion:
     if without_mean:
         return Diffusion(target="u0")
     return Diffusion(Schedule.geometric() if small else Schedule.cosine(), target="v")
+
+
+def _noise_share(noise: Array, pairs: Pairs) -> str:
+    """Describe the share of noise of a standard deviation (channel, *grid) in the variance of the outputs."""
+    axes = tuple(range(1, noise.ndim))
+    total = pairs.u.var(axis=0, dtype=np.float64).mean(axis=axes)
+    share = np.divide(np.square(noise).mean(axis=axes), total, out=np.ones(len(total)), where=total > 0).mean()
+    return f"By repeated inputs, noise is {min(1.0, share):.2g} of the outputs' variance."
 
 
 def _settings_of(mean: Mean) -> dict[str, Any]:

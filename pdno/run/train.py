@@ -137,8 +137,8 @@ def _closing_line(model: Surrogate, out: Path, seconds: float) -> str:
     row = model.history[-1] if model.history else {}
     losses = "".join(f", {name} {row[name]:.4g}" for name in ("loss", "validation") if name in row)
     updates = model.provenance["updates"]  # of the law; the mean is described in the summary
-    steps = f" {updates} step{'s' * (updates > 1)} of the law," if updates else ""
-    return f"{out}:{steps} trained in {results.duration(seconds)}{losses}"
+    steps = f" ({updates} step{'s' * (updates > 1)} of the last network)" if updates else ""
+    return f"{out}: trained in {results.duration(seconds)}{steps}{losses}"
 
 
 def _write_leaderboard(path: Path, trials: Sequence[Trial]) -> None:

@@ -53,3 +53,9 @@ def test_weak_dense_map_is_not_sparse() -> None:
     u = 0.08 * a @ normal(32, 32, seed=1) + normal(500, 1, 32, seed=2)
     assert not Linear().fit(a, u).is_sparse
     assert Linear(sparse=True).fit(a, u).is_sparse
+
+
+def test_a_map_without_inputs_is_described_as_such() -> None:
+    rng = np.random.default_rng(0)
+    mean = Linear(sparse=True).fit(rng.standard_normal((200, 1, 24)), rng.standard_normal((200, 1, 24)))
+    assert "Least squares: none of 24 inputs explains the outputs" in mean.describe()

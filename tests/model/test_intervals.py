@@ -119,3 +119,13 @@ def test_a_prediction_is_plotted(pred) -> None:
     expected = pred.draws.given.law.given(A[1:2, None]).centre[0, 0]
     assert len(shown) >= 1
     assert np.abs(shown[0].get_ydata() - expected).max() < 6 * SIGMA
+
+
+def test_the_summary_says_how_much_of_the_outputs_is_noise() -> None:
+    """An error of nearly all of the variance is a triumph if nearly all of it is noise: σ² / (σ² + 0.04) = 0.96."""
+    rng = np.random.default_rng(6)
+    a = np.repeat(rng.standard_normal((100, POINTS)), 4, axis=0)
+    model = pdno.PDNO(mean="linear", law="gaussian").fit(a, 0.2 * a + rng.standard_normal(a.shape), seed=0)
+    line = next(line for line in model.fit_summary if line.startswith("By repeated inputs"))
+    assert float(line.split()[5]) == pytest.approx(0.96, abs=0.03)
+    assert any("mean square error, noise included, is 0.9" in line for line in model.fit_summary)

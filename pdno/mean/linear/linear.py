@@ -34,6 +34,7 @@ __all__ = ["Linear"]
 Auto = Literal["auto"]
 
 MOST_PAIRS = 2048  # that select features, if there are more pairs and more inputs than that
+FEWEST_USED = 0.05  # inputs of an output, on average, below which none is said to explain it
 FOLDS = 5  # of which one is held out to compare a sparse map with ridge regression
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "log": (True, False, "auto"),
@@ -196,16 +197,17 @@ class Linear(Mean, AnyGrid):
         if self.is_sparse:
             used = np.count_nonzero(self._map.modes) / self._map.modes.shape[1]
             text = f"Least squares on {used:.1f} of {values} inputs for each output, on average"
+            text = text if used >= FEWEST_USED else f"Least squares: none of {values} inputs explains the outputs"
         else:
-            least, most = self.penalties.min(), self.penalties.max()
+            least, most = (f"{p:.1g}".replace("inf", "∞ (no input)") for p in (self.penalties.min(), self.penalties.max()))
             text = f"Ridge regression on {values} inputs with a penalty "
-            text += f"of {least:.1g}" if least == most else f"from {least:.1g} to {most:.1g}"
+            text += f"of {least}" if least == most else f"from {least} to {most}"
             text += "" if self.basis == "nodes" else f" by bands of {self.basis} of the output"
         text += ", logarithms of positive inputs" if self.logged else ""
         text += f", products of {self.products} leading components" if self.products else ""
         if not np.isfinite(self.score):
             return f"{text}; there are too few pairs for cross-validation."
-        return f"{text}; the cross-validated mean square error is {self.score:.3g} of the outputs' variance."
+        return f"{text}; the cross-validated mean square error, noise included, is {self.score:.3g} of the outputs' variance."
 
     def state(self) -> State:
         features = self._trained()
