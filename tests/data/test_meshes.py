@@ -108,6 +108,7 @@ def test_fields_are_written_for_paraview(tmp_path) -> None:
 MIXED = (("triangle", TRIANGLES[:2]), ("quad", np.array([[0, 1, 5, 4]])))
 WEDGE = (("wedge", np.array([[0, 1, 2, 3, 4, 5]])),)
 FAR = square_mesh(5)
+NAN = np.where(np.arange(16)[:, None] == 3, np.nan, POINTS)
 
 
 def wrong_meshes() -> dict[str, tuple[dict, str]]:
@@ -118,6 +119,7 @@ def wrong_meshes() -> dict[str, tuple[dict, str]]:
             "run_1.vtu has 25 nodes and run_0.vtu 16",
         ),
         "moved": ({"points": POINTS + 0.1, "u": np.zeros(16)}, "nodes of run_1.vtu are not those of run_0.vtu"),
+        "nan": ({"points": NAN, "u": np.zeros(16)}, "run_1.vtu has 1 of 16 nodes with NaN coordinates; correct or remove them"),
         "fields": ({"v": np.zeros(16)}, "run_1.vtu lacks the point data 'u'"),
         "empty": ({}, "has no point data \\(no fields\\); write fields at the nodes"),
     }
@@ -154,9 +156,6 @@ def test_tables_of_another_length_are_refused(tmp_path) -> None:
     (tmp_path / "runs/table.csv").write_text("q\n1\n2\n")
     with pytest.raises(UserError, match=r"table\.csv has 2 rows, but no array of runs has as many samples"):
         pdno.open(tmp_path / "runs")
-
-
-NAN = np.where(np.arange(16)[:, None] == 3, np.nan, POINTS)
 
 
 @pytest.mark.parametrize(

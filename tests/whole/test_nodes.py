@@ -16,6 +16,7 @@ from pdno.data.pairs import Pairs
 from pdno.evaluation.scoring import evaluate
 from pdno.learning.budget import Terms
 from pdno.mean.choose import choose_mean
+from pdno.mean.process import Process
 from pdno.residual.law import Residuals
 from pdno.residual.spread import Spread
 from tests.helpers import normal, square_mesh
@@ -90,6 +91,23 @@ def test_principal_components_are_those_of_the_weighted_inner_product() -> None:
     weighted = roots * SHARED / np.linalg.norm(roots * SHARED)
     assert abs(direction @ weighted) > 0.995
     assert np.allclose(spread.std[0] ** 2, np.mean(noise**2, axis=0), rtol=0.35)
+
+
+def test_the_components_of_a_process_are_those_of_the_weighted_inner_product() -> None:
+    """Outputs q SHARED with errors that are white in L²: the best estimate of q is an integral, ∝ w SHARED."""
+    nodes, scalars = plates(2).nodes, normal(200, 1, seed=2)
+    u = scalars * SHARED + 0.3 * normal(200, len(POINTS), seed=1) / nodes.roots
+    dims = (("sample", "channel", "node"),) * 2
+    pairs = Pairs.of(np.zeros((200, 1, 1)), u[:, None], scalars=scalars, dims=dims, nodes=nodes)
+    mean = Process().learn(pairs, None, Terms(0))
+    direction = mean.components(pairs.a, scalars).directions[0, 0]
+    for weights, aligned in ((nodes.roots**2, True), (np.ones(len(POINTS)), False)):
+        integral = weights * SHARED
+        cosine = abs(direction @ integral) / np.linalg.norm(direction) / np.linalg.norm(integral)
+        assert (cosine > 0.99) == aligned
+    assert np.allclose(Process.from_state(mean.state())(pairs.a, scalars), mean(pairs.a, scalars))
+    left_out = mean.residuals(pairs.a, pairs.u, scalars)
+    assert np.sqrt(np.mean(np.square(left_out[:, 0] * nodes.roots))) == pytest.approx(0.3, rel=0.05)
 
 
 def test_scores_are_weighted_by_areas() -> None:

@@ -110,6 +110,8 @@ def _read(path: Path) -> Any:
             mesh = meshio.read(path)
         except SystemExit:  # which meshio raises for a file of no format that it knows
             raise ValueError("meshio does not know its format") from None
+    if missing := int((~np.isfinite(mesh.points)).any(axis=1).sum()):
+        raise UserError(f"{path} has {missing} of {len(mesh.points)} nodes with NaN coordinates; correct or remove them")
     mesh.point_data = {name: values for name, values in mesh.point_data.items() if not name.startswith("gmsh:")}  # its tags
     if not mesh.point_data:
         what = "cell data only" if mesh.cell_data else "no fields"

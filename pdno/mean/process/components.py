@@ -1,6 +1,6 @@
 """Principal components of inputs and outputs: the numbers that a process of `pdno.mean.process.process` maps to each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -23,14 +23,16 @@ class Basis:
         centre: mean, (channel, *grid).
         fields: φ, (component, channel, *grid).
         directions: y = directions · (u − centre), (component, channel, *grid).
+        roots: of the weights of the nodes in the inner product, (node,); (1,) if all count equally.
     """
 
     centre: Floats
     fields: Floats
     directions: Floats
+    roots: Floats = field(default_factory=lambda: np.ones(1))
 
     @classmethod
-    def of(cls, u: Floats, most: int, least_share: float = 0.0, enough: float = 1.0) -> Self:
+    def of(cls, u: Floats, most: int, least_share: float = 0.0, enough: float = 1.0, roots: Floats | None = None) -> Self:
         """Return the leading components of fields (sample, channel, *grid), each channel divided by its standard deviation.
 
         Args:
@@ -38,11 +40,13 @@ class Basis:
             most: largest number of components.
             least_share: of the variance, that a component has.
             enough: share of the variance that all of them explain; further ones are left out.
+            roots: as above.
         """
+        roots = np.ones(1) if roots is None else roots
         centre, axes = u.mean(axis=0), (0, *range(2, u.ndim))
         unit = np.sqrt(np.square(u - centre).mean(axis=axes))
         unit = np.where(unit > ROUNDING * np.abs(u).max(axis=axes), unit, np.inf).reshape(-1, *(1,) * (u.ndim - 2))
-        flat = ((u - centre) / unit).reshape(len(u), -1)
+        flat = ((u - centre) / unit * roots).reshape(len(u), -1)
         squares, left = np.linalg.eigh(flat @ flat.T)
         squares, left = np.maximum(squares[::-1], 0.0), left[:, ::-1]
         shares = squares / (squares.sum() or 1.0)
@@ -53,7 +57,8 @@ class Basis:
         shape = (count, *u.shape[1:])
         scaled = (y.T @ flat / len(u)).reshape(shape)
         sizes = (squares[:count] / len(u)).reshape(-1, *(1,) * (u.ndim - 1))
-        return cls(centre, scaled * np.where(np.isfinite(unit), unit, 0.0), scaled / unit / sizes)
+        fields = scaled / roots * np.where(np.isfinite(unit), unit, 0.0)
+        return cls(centre, fields, scaled * roots / unit / sizes, roots)
 
     def numbers(self, u: Array) -> Floats:
         """Return y, (sample, component)."""
@@ -88,11 +93,11 @@ class Coordinates:
     basis: Basis
 
     @classmethod
-    def of(cls, a: Floats, scalars: Floats) -> Self:
-        """Estimate from inputs (sample, channel, *grid) and scalars (sample, parameter)."""
+    def of(cls, a: Floats, scalars: Floats, roots: Floats | None = None) -> Self:
+        """Estimate from inputs (sample, channel, *grid) and scalars (sample, parameter); `roots` of the nodes of a."""
         centre, scale = scalars.mean(axis=0), scalars.std(axis=0)
         varies = scale > ROUNDING * np.abs(scalars).max(axis=0, initial=0.0)
-        return cls(centre, np.where(varies, scale, np.inf), Basis.of(a, MOST_INPUTS, enough=INPUT_SHARE))
+        return cls(centre, np.where(varies, scale, np.inf), Basis.of(a, MOST_INPUTS, enough=INPUT_SHARE, roots=roots))
 
     @staticmethod
     def number(a: Floats, scalars: Floats) -> int:

@@ -43,12 +43,21 @@ class Fitted:
     rest: Floats
 
     @classmethod
-    def of(cls, a: Floats, u: Floats, s: Floats, start: Self | None = None) -> Self:
-        """Train on runs; with `start`, its coordinates are used, and its hyper-parameters are refined."""
+    def of(cls, a: Floats, u: Floats, s: Floats, start: Self | None = None, roots: Floats | None = None) -> Self:
+        """Train on runs.
+
+        Args:
+            a, u, s: inputs, outputs and scalars.
+            start: whose coordinates are used, and whose hyper-parameters are refined.
+            roots: of the weights of the nodes of u, (node,), for principal components; default: those of `start`.
+        """
+        roots = roots if start is None else start.basis.roots
         n = len(u)
         most = min(MOST_OUTPUTS, max(1, n // RUNS_PER_COMPONENT), max(1, NUMBERS // n**2))
-        coordinates = Coordinates.of(a, s) if start is None else start.coordinates
-        basis = Basis.of(u, most if start is None else min(most, start.y.shape[1]), LEAST_SHARE)
+        coordinates = (
+            Coordinates.of(a, s, roots if a.shape[-1] == u.shape[-1] else None) if start is None else start.coordinates
+        )
+        basis = Basis.of(u, most if start is None else min(most, start.y.shape[1]), LEAST_SHARE, roots=roots)
         x, y = coordinates(a, s), basis.numbers(u)
         hyper = select(x[:SELECTING], y[:SELECTING]) if start is None else start.hyper.first(y.shape[1])
         if start is not None or n > SELECTING:

@@ -2,10 +2,10 @@ r"""Principal components of the outputs, and a Gaussian process for the number o
 
     m(a) = ū + Σ_k m_k(x(a)) φ_k,        model_std² = Σ_k s_k² v_k(x) φ_k²,        noise_std² = Σ_k s_k² ν_k φ_k² + rest²,
 
-where φ_k are the leading components of the outputs by their own covariance, each channel in its own units
-(`pdno.mean.process.components`), the coordinates x are the scalars and the leading components of the input field, and each
-process has a length for each coordinate, a nugget and a kernel of its own (`pdno.mean.process.regression`). The rest is what
-the components leave of the outputs.
+where φ_k are the leading components of the outputs by their own covariance, each channel in its own units, and each node of a
+mesh with its weight (`pdno.mean.process.components`), the coordinates x are the scalars and the leading components of the input
+field, and each process has a length for each coordinate, a nugget and a kernel of its own (`pdno.mean.process.regression`). The
+rest is what the components leave of the outputs.
 
 **Residuals.** Hyper-parameters and components that were selected on all runs have seen the run that is left out. Residuals of
 up to NESTED runs are therefore those of folds in which all are selected again; those of more runs are in closed form.
@@ -70,7 +70,8 @@ class Process(Mean, Posterior, Componentwise):
         if len(a) < FEWEST:
             raise UserError(f"got {len(a)} pairs, expected at least {FEWEST} for a Gaussian process; provide more")
         rows = generator(terms.seed, "process", 0).permutation(len(a))[: self.most]
-        self._fitted, self._left_out = Fitted.of(a[rows], u[rows], s[rows]), None
+        roots = None if pairs.nodes is None or pairs.weights is None else pairs.nodes.roots
+        self._fitted, self._left_out = Fitted.of(a[rows], u[rows], s[rows], roots=roots), None
         return self
 
     @staticmethod
