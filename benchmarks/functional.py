@@ -224,7 +224,7 @@ def fno(problem: Problem) -> dict[str, Any]:
 U_SHAPE = {"kind": "unet", "base": 16, "multipliers": (1, 2, 4)}  # that of the paper, smaller
 
 
-EQUAL_TIME = {  # updates that take about as long as UPDATES of the operator, by network and dimension
+EQUAL_TIME = {  # updates that take at least as long as UPDATES of the operator, or nearly, by network and dimension
     ("spectral", 1): 900,
     ("none", 1): 180,
     ("all", 1): 90,
