@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-list bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-list bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing statistics mutants browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -140,6 +140,14 @@ bench-calibration: $(READY)  ## measure memory, false-positive rate and power of
 	$(BIN)/python -m benchmarks.calibration
 	$(BIN)/python -m benchmarks.tables
 
+statistics: $(READY)  ## measure false positives and coverage of verdict, tests and conformal intervals, a quarter of an hour; ONLY='ranks novelty conformal fitted verdicts', AGAIN=1
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.statistics $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+mutants: $(READY)  ## change the formulas of the evaluation and of the laws one by one, and list the changes that no test notices, hours; ONLY='PATTERN …', such as 'pdno.evaluation.conformal*'
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run $(ONLY)
+	$(BIN)/mutmut results
+
 bench-elliptic1d: $(READY)  ## train and evaluate Test 1 of the paper, an hour; update results/ and docs/
 	$(BIN)/python -m benchmarks.elliptic1d
 	$(BIN)/python -m benchmarks.tables
@@ -152,4 +160,4 @@ coverage: $(READY)  ## list the lines that no test runs
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report --show-missing
 
 clean:  ## remove .venv, the demo, build files and caches
-	rm -rf .venv demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage mutants

@@ -15,7 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import benchtables, claimtables, functionaltables, lawtables, meshtables, nodetables, runtables
+from benchmarks import (
+    benchtables,
+    claimtables,
+    functionaltables,
+    lawtables,
+    meshtables,
+    nodetables,
+    runtables,
+    statisticstables,
+)
 
 ROOT = Path(__file__).parents[1]
 BENCH = "results/bench"  # folder of the results of `pdno bench`
@@ -29,6 +38,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], tuple[list[list[str]], str]]] = {
     **meshtables.TABLES,
     **nodetables.TABLES,
     **runtables.TABLES,
+    **statisticstables.TABLES,
 }
 
 Row = dict[str, Any]

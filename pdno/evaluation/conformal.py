@@ -17,7 +17,8 @@ over inputs: neither conditional on an input nor valid for inputs of another dis
 
 - Pointwise (share = None), every point has its own factor, and the guarantee holds at every single point.
 - Field-wise, the score of a field is the ⌈share·d⌉-th smallest score of its d points and there is one factor. The guarantee is
-  that at least this share of the points of a new field is inside: a simultaneous band with share = 1.
+  that at least this share of the observed points of a new field is inside: a simultaneous band with share = 1. With missing
+  values, points of calibration and new fields must be observed alike; all points of a field are covered less often.
 """
 
 import math

@@ -62,7 +62,7 @@ def upper_bound(p: Floats, error: Floats, groups: Ints, alpha: float) -> Floats:
     effect = np.where((error > 0) & (variance > 0), groups * error**2 / np.where(variance > 0, variance, 1), 1.0)
     effective = groups / np.clip(effect, SMALLEST, 1.0) * (norm.isf(alpha) / student.isf(alpha, groups - 1)) ** 2
     x = p * effective
-    return np.where(p >= 1, 1.0, beta.ppf(1 - alpha, x + 1, np.maximum(effective - x, SMALLEST)))
+    return np.asarray(beta.ppf(1 - alpha, x + 1, np.maximum(effective - x, SMALLEST)))
 
 
 def dependence(pit: Array, groups: Ints | None = None) -> float:
@@ -84,8 +84,7 @@ def dependence(pit: Array, groups: Ints | None = None) -> float:
     means, total = group_means(np.nanmean(w, axis=1), labels), float(np.nanvar(w)) if w.size else 0.0
     if len(means) < 2 or total == 0:
         return 1.0
-    n = len(means)
-    return float(np.clip(means.var(ddof=1) / (total * n / (n - 1)), SMALLEST, 1.0))
+    return float(np.clip(means.var() / total, SMALLEST, 1.0))
 
 
 def _design_effect(p: float, variance: float, least: float) -> float:

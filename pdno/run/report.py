@@ -220,7 +220,7 @@ def _footnote(metadata: Mapping[str, Any]) -> str:
     if metadata["calibration_pairs"]:
         text += f" Conformal intervals were calibrated on {metadata['calibration_pairs']} validation pairs. If new pairs are "
         text += "exchangeable with these, intervals cover at least 90 % of observations at each point, and simultaneous bands "
-        text += "cover at least 90 % of whole fields, on average over inputs and calibration sets."
+        text += "at least 90 % of fields at all points that are observed, on average over inputs and calibration sets."
     return text
 
 

@@ -63,7 +63,7 @@ DESCRIPTIONS = {  # metrics of `pdno evaluate`, in the order of its table
     "spread_skill": "spread–skill ratio, with √(1+1/M)",
     "coverage_90_conformal": "coverage of conformal 90 % intervals",
     "width_90_conformal": "mean width of conformal 90 % intervals",
-    "band_coverage_90_conformal": "coverage of simultaneous conformal 90 % bands",
+    "band_coverage_90_conformal": "coverage of simultaneous conformal 90 % bands, observed points",
     "residual_mean": "relative residual of the equation, mean",
     "residual_member": "relative residual of the equation, one member",
     "residual_u": "relative residual of the equation, clean outputs",

@@ -9,7 +9,7 @@ import pytest
 import pdno
 from pdno.evaluation.channels import channel_names, channel_units
 from pdno.evaluation.ranks import Ranks, pit
-from pdno.evaluation.scoring import Evaluation, evaluate
+from pdno.evaluation.scoring import ALPHA, Evaluation, evaluate
 from pdno.evaluation.verdict import verdict
 from tests.evaluation.known import POINTS, Known, pairs
 
@@ -80,6 +80,8 @@ def test_each_channel_has_its_own_calibration() -> None:
     calibration = verdict(e)[1]
     assert calibration.headline.startswith("channel 2: The intervals are too narrow")
     assert verdict(first)[1].grade == "good"
+    assert e.diagnoses["points"].alpha == pytest.approx(ALPHA / 3)  # of three diagnoses
+    assert first.diagnoses["roughness"].alpha == pytest.approx(ALPHA / 3 / 2)  # and of two channels
 
 
 def test_pooled_scores_are_those_in_standard_units() -> None:

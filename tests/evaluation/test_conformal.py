@@ -214,3 +214,16 @@ def test_invalid_arguments() -> None:
     conformal = Conformal.of(*good, LEVEL)
     with pytest.raises(UserError, match=r"have the shape \(1, 2\), factors \(1, 3\); calibrate on the same grid"):
         conformal.apply(lower[..., :2], upper[..., :2], std[..., :2])
+
+
+def test_a_band_of_masked_fields_covers_observed_points() -> None:
+    """A tenth of the 40 points of each field is observed, at random: fields are covered there, and elsewhere hardly ever."""
+    rng = np.random.default_rng(0)
+    u, new = np.abs(rng.normal(size=(400, 40))), np.abs(rng.normal(size=(2000, 40)))
+    seen, others = (rng.random(x.shape) < 0.1 for x in (u, new))
+    one = np.ones_like(u)
+    band = Conformal.of(-one, 0 * one, one, u, 0.9, share=1.0, mask=seen)
+    inside = new <= band.apply(-one[:1], 0 * one[:1], one[:1])[1]
+    seen_fields = others.any(axis=1)
+    assert (inside | ~others).all(axis=1)[seen_fields].mean() == pytest.approx(0.9, abs=0.04)
+    assert inside.all(axis=1).mean() < 0.5

@@ -66,3 +66,30 @@ def test_a_small_deficit_is_not_reported() -> None:
 
 def test_few_samples_are_not_tested() -> None:
     assert low_coverage_region(np.zeros((4, 1, 8), dtype=bool), {"x": np.arange(8)}, LEVEL) is None
+
+
+def coverages(low: int, high: int, samples: int, parts: int) -> np.ndarray:
+    """Samples that cover in turn `low` and `high` of 1000 points of the first part, and all of the others."""
+    inside = np.ones((samples, 1000, parts), dtype=bool)
+    number = np.where(np.arange(samples) % 2, low, high)
+    inside[:, :, 0] = np.arange(1000) < number[:, None]
+    return inside
+
+
+def found(inside: np.ndarray, tests: int = 1) -> bool:
+    return low_coverage_region(inside, {"x": np.arange(inside.shape[2])}, LEVEL, tests=tests) is not None
+
+
+def test_parts_and_tests_share_the_false_positive_rate() -> None:
+    """t = .2·√19/.281 = 3.10 is between the quantiles 2.79 of one part and 3.63 of four, with 9.5 degrees of freedom."""
+    assert found(coverages(419, 981, 20, 1))
+    assert not found(coverages(419, 981, 20, 4))
+    assert not found(coverages(419, 981, 20, 1), tests=4)
+    values = np.broadcast_to(np.arange(4.0), (20, 1000, 4))
+    assert low_coverage_range(coverages(419, 981, 20, 4), values, LEVEL, "u is") is None
+
+
+def test_the_quantile_has_half_of_the_degrees_of_freedom() -> None:
+    """Of eight samples: 4.06 for 3.5 degrees of freedom, and not 3.00 for 7; t = .2·√7/.151 = 3.50, and 4.60 for .115."""
+    assert not found(coverages(549, 851, 8, 1))
+    assert found(coverages(585, 815, 8, 1))

@@ -44,6 +44,7 @@ def test_bounds_of_certain_coverages() -> None:
     assert interval(np.zeros(5), 0.99, 1.0) == pytest.approx((0.0, 1 - 0.005 ** (1 / n)))
     assert interval(np.ones(5), 0.99, 1 / 64)[0] > 0.9
     assert interval(np.ones(1), 0.99) == (0.0, 1.0)
+    assert interval(np.array([0.9, 0.91]), 0.99) != (0.0, 1.0)
 
 
 def test_dependence_of_ranks() -> None:
@@ -53,6 +54,13 @@ def test_dependence_of_ranks() -> None:
     assert dependence(one) == 1.0
     assert dependence(white) == pytest.approx(1 / 8, rel=0.3)
     assert dependence(white[:20].repeat(3, axis=0), np.repeat(np.arange(20), 3)) == pytest.approx(dependence(white[:20]))
+    by_hand = np.array([[0.1, 0.4], [0.9, 0.7]])  # w = (.8, .2), (.8, .4): means .5 and .6, Var w = .0675
+    assert dependence(by_hand) == pytest.approx(0.0025 / 0.0675)
+    assert dependence(by_hand[:, :, None]) == pytest.approx(0.0025 / 0.0675)
+    assert dependence(np.array([[0.1, 0.9], [0.4, 0.6]])) == 1.0  # inside and outside together
+    four = np.array([[0.1, 0.4], [0.9, 0.7], [0.6, 0.5], [0.5, 0.5]])  # means of w: .5, .6, .1, 0
+    assert dependence(four, np.array([3, 3, 1, 1])) == pytest.approx(0.25**2 / np.var([0.8, 0.2, 0.8, 0.4, 0.2, 0, 0, 0]))
+    assert dependence(by_hand[:1]) == dependence(np.full((3, 2), 0.3)) == 1.0
     holes = np.where(rng.random(one.shape) < 0.5, one, np.nan)
     assert dependence(holes) > 0.95
     assert dependence(np.full((3, 2), np.nan)) == 1.0
@@ -82,8 +90,9 @@ def test_wrong_widths_are_found_where_the_data_suffice() -> None:
 def test_upper_bounds_of_parts() -> None:
     """Without an error, all points of a group are covered together: 1 − α^(1/n) if none is covered."""
     n = 8 * (norm.isf(0.01) / student.isf(0.01, 7)) ** 2
-    p, error = np.array([0.0, 1.0, 0.8, 0.8]), np.array([0.0, 0.0, 0.0, 0.001])
-    bounds = upper_bound(p, error, np.full(4, 8), 0.01)
+    p, error = np.array([0.0, 1.0, 0.8, 0.8, 0.8]), np.array([0.0, 0.0, 0.0, 0.001, 0.5])
+    bounds = upper_bound(p, error, np.full(5, 8), 0.01)
+    assert bounds[4] == bounds[2]  # D is at most 1
     assert bounds[:2] == pytest.approx([1 - 0.01 ** (1 / n), 1.0])
     assert bounds[2] == pytest.approx(beta.ppf(0.99, 0.8 * n + 1, 0.2 * n))
     assert bounds[3] == pytest.approx(0.8 + student.isf(0.01, 7) * 0.001, abs=1e-4)
