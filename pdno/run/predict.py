@@ -179,7 +179,9 @@ def summary(run: Path, out: Path, predicted: xr.Dataset) -> list[str]:
     deterministic = metadata.get("deterministic", False)
     each = "one prediction each" if deterministic else f"{metadata['members']} members each"
     spread = "" if "std" not in predicted or deterministic else f"; mean std {float(predicted['std'].mean()):.4g}"
-    lines = [f"{out}: {count} {'input' if count == 1 else 'inputs'}, {each}{spread}", *metadata.get("notes", ())]
+    first, last = (out if out.exists() else out.with_name(f"{out.stem}_{i}{out.suffix}") for i in (0, count - 1))  # of meshes
+    written = f"{out}" if out.exists() else f"{first} to {last.name}"
+    lines = [f"{written}: {count} {'input' if count == 1 else 'inputs'}, {each}{spread}", *metadata.get("notes", ())]
     wanted = "intervals" in metadata.get("only", OUTPUTS)
     if wanted and "lower_0.9" not in predicted and RunFolder(run).intervals.exists():
         lines.append(
@@ -194,5 +196,5 @@ def summary(run: Path, out: Path, predicted: xr.Dataset) -> list[str]:
     if part := metadata.get("part"):
         lines.append(f'This is part {part}: with all parts, xarray.concat([…], "sample") is the whole prediction')
     by_suffix = {".nc": f"xarray.open_dataset({str(out)!r})", ".zarr": f"xarray.open_zarr({str(out)!r}, consolidated=False)"}
-    default = by_suffix[".zarr"] if out.is_dir() else "meshio.read(…), and in ParaView"
+    default = by_suffix[".zarr"] if out.is_dir() else f"meshio.read({str(first)!r}); ParaView opens the same file"
     return [*lines, f"In Python:  {by_suffix.get(out.suffix, default)}"]

@@ -192,7 +192,9 @@ def test_from_meshes_to_a_mesh_by_the_printed_commands(runs, tmp_path, monkeypat
     assert predict == "predict plate-run --members 100 --out plate-run/prediction.vtu"
     output(capsys, report)
     assert "data:image/png" in Path("plate-run/report.html").read_text()
-    assert "meshio.read" in output(capsys, predict)
+    printed = output(capsys, predict)
+    assert "plate-run/prediction_0.vtu to prediction_5.vtu: 6 inputs, 100 members each" in printed
+    assert "meshio.read('plate-run/prediction_0.vtu'); ParaView opens the same file" in printed
     predictions = sorted(Path("plate-run").glob("prediction_*.vtu"))
     assert len(predictions) == 6  # the test pairs
     mesh, truth = meshio.read(predictions[0]), pdno.open("plate", u="u", parameters="plate/parameters.csv").split(0.2, 0.1).test
