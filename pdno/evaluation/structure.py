@@ -14,6 +14,7 @@ import numpy as np
 
 from .._typing import Array, Floats, Ints, Mask
 from ..data.pairs import Dataset, Pairs
+from ..data.split import some_rows
 from ..errors import UserError
 from ..noise import FieldNoise, Gaussian, GaussianMixture, parse
 from .density import Mixture
@@ -190,8 +191,9 @@ def _source(s: _Sample, scale: Floats, places: tuple[Place, ...]) -> Source | No
             scores["input_dependence"], p_value = explained
     drawn = [_values(s.fields, s.mask, place) for place in places]
     fits = [
-        components(values[:MOST_VALUES], labels=None if s.labels is None else s.labels[rows][:MOST_VALUES])
+        components(values[some], labels=None if s.labels is None else s.labels[rows][some])
         for values, rows in ((drawn[0], drawn[-1]) if s.fitted else ())
+        for some in [some_rows(len(values), MOST_VALUES)]
     ]
     scores |= {name: _count(fit.modes) for name, fit in zip(MODES, fits, strict=False) if fit is not None}
     return Source(statistics, scores, p_value, tuple(values for values, _ in drawn), tuple(fits))

@@ -214,7 +214,9 @@ def _description(contents: Mapping[str, Any]) -> list[str]:
 
 def _footnote(metadata: Mapping[str, Any]) -> str:
     """Explain errors and conformal intervals."""
-    text = f"Errors are standard errors over {metadata['inputs']} test inputs."
+    groups = metadata.get("independent", metadata["inputs"])
+    counted = f" in {groups} independent groups" if groups < metadata["inputs"] else ""
+    text = f"Errors are standard errors over {metadata['inputs']} test inputs{counted}."
     if not metadata["deterministic"]:
         text += f" Ensembles have {metadata['members']} members."
     if metadata["calibration_pairs"]:

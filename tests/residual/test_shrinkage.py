@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
-from pdno.residual.shrinkage import FLOOR, shrunk, spectrum
+from pdno.residual.shrinkage import FLOOR, NEAR, _boxes, _width, shrunk, spectrum
 from tests.helpers import normal
 
 
@@ -60,3 +60,21 @@ def test_a_spectrum_has_mean_square_one_and_a_floor(periodic) -> None:
 
 def test_a_channel_without_power_is_white() -> None:
     np.testing.assert_allclose(spectrum(np.zeros((1, 8)), 10, (False,)), 1)
+
+
+def test_neighbours_of_modes() -> None:
+    """h is at most `half`, a fixed share of the wavenumber, and the distance to the highest one; j and n − j are one wave."""
+    j = np.arange(12)
+    np.testing.assert_array_equal(_width(12, False, 3), np.minimum(3, np.minimum(j // NEAR, 11 - j)))
+    k = np.array([0, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1])
+    np.testing.assert_array_equal(_width(12, True, 3), np.minimum(3, np.minimum(k // NEAR, 6 - k)))
+    assert _width(100, False, 3).max() == 3
+
+
+def test_averages_over_neighbours() -> None:
+    """Along each axis in turn, by hand."""
+    x = np.arange(10.0).reshape(1, 2, 5) ** 2
+    h = np.array([0, 1, 2, 1, 0])
+    expected = [[row[i - w : i + w + 1].mean() for i, w in enumerate(h)] for row in x[0]]
+    np.testing.assert_allclose(_boxes(x, [np.zeros(2, int), h])[0], expected)
+    np.testing.assert_allclose(_boxes(x.swapaxes(1, 2), [h, np.zeros(2, int)])[0].T, expected)

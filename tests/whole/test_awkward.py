@@ -1,7 +1,8 @@
 """Data that are awkward, whose truth is known: replicated inputs, trajectories, units, constants, sensors, a series, few pairs.
 
 Errors of the mean are relative to the standard deviation of the true outputs. Coverages of 90 % intervals at new inputs are
-within three standard errors: of the coverages of single fields or groups, and of the scale, which is estimated.
+within three standard errors: of the coverages of single fields or groups, and of the scale, which is estimated. Verdicts do not
+call such intervals wrong, channel by channel, and new inputs are flagged as out of distribution at the stated rate.
 """
 
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import pdno
+from pdno.evaluation.scoring import Evaluation, evaluate
+from pdno.evaluation.verdict import verdict
 from pdno.model.surrogate import Surrogate
 from tests.helpers import normal
 
@@ -65,12 +68,22 @@ def covers(
     return bool(abs(inside.mean() - 0.9 * (MEMBERS - 1) / (MEMBERS + 1)) < 3 * chance)
 
 
+def accepted(model: Surrogate, a: np.ndarray, observed: np.ndarray, rare: float = 0.001, **more: Any) -> Evaluation:
+    """Evaluate new pairs; assert that calibration is not poor, and that the number of flagged inputs is not this improbable."""
+    dims = (("sample", "channel", "x"),) * 2
+    e = evaluate(model, pdno.Pairs.of(a, observed, dims=dims, **more), members=40, progress=False)
+    assert verdict(e)[1].grade != "poor", verdict(e)[1]
+    assert e.metadata["novelty_p"] > rare
+    return e
+
+
 def test_replicated_inputs() -> None:
     """Forty inputs, eight noisy outputs of each: as good as 320 outputs can be, and honest at new inputs."""
     a, new = np.repeat(smooth(40), 8, axis=0), smooth(100, seed=1)
     model = fit(a, noisy(a, 2))
     assert error(model, new) < 0.1
     assert covers(model, new, noisy(new, 3), 40 * 16)
+    accepted(model, new[:50], noisy(new[:50], 3))
     noise, _ = model.given(new[:1]).uncertainty()
     assert noise is not None
     assert noise.mean() == pytest.approx(SIGMA, rel=3 / np.sqrt(2 * 280))
@@ -90,6 +103,7 @@ def test_trajectories_as_groups() -> None:
     model = fit(a, u, group=labels)
     assert error(model, new) < 0.25  # 0.2 / sqrt(30) of the shared errors is in the mean
     assert covers(model, new, observed, 30, by=by)
+    assert accepted(model, new, observed, group=by).metadata["independent"] == 30
 
 
 def test_channels_in_any_units_and_a_constant() -> None:
@@ -105,6 +119,10 @@ def test_channels_in_any_units_and_a_constant() -> None:
         assert error(model, new, channel, float(units[channel, 0])) < 0.1
         assert covers(model, new, observed, 90 * 16, channel)
     assert (model.sample(new[:5], members=3)[:, :, 2] == 273.15).all()
+    e = accepted(model, new[:50], observed[:50])
+    for name in ("channel 1", "channel 2"):
+        assert verdict(e.channels[name])[1].grade in ("good", "fair")
+    assert "coverage_90" not in e.channels["channel 3"].scores
 
 
 def test_scattered_sensors() -> None:
@@ -114,6 +132,7 @@ def test_scattered_sensors() -> None:
     model = fit(a, np.where(mask, noisy(a, 2), np.nan), mask="nan")
     assert error(model, new) < 0.1
     assert covers(model, new, noisy(new, 3), 45 * 16)
+    accepted(model, new[:50], noisy(new[:50], 3))
 
 
 def series(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,6 +159,7 @@ def test_a_time_series() -> None:
     model.log = lines.append
     model.fit(a, u, progress=False)
     assert any("blocks" in line for line in lines)
+    assert accepted(model, new[:200], observed[:200]).metadata["independent"] < 50  # blocks
     residual = observed - model.given(new).inputs.mean
     spread = model.sample(new[::10], members=20).std(axis=0).mean()
     assert spread == pytest.approx(np.sqrt(np.mean(residual**2)), rel=0.25)
@@ -154,3 +174,4 @@ def test_twelve_pairs() -> None:
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     fresh = noisy(new, 3)
     assert 0.8 < ((low <= fresh) & (fresh <= high)).mean() < 0.99
+    accepted(model, new[:50], fresh[:50])
