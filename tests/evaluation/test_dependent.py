@@ -197,3 +197,23 @@ def test_the_number_of_flagged_inputs_has_a_beta_binomial_distribution() -> None
     assert novelty.excess(0, 5) == pytest.approx(1)
     assert novelty.excess(2, 2) == pytest.approx(2 * 3 / (20 * 21))  # E p² of Beta(2, 18)
     assert novelty.excess(1, 0) == 1
+
+
+def test_the_histogram_takes_masks_weights_and_groups() -> None:
+    """Three samples in two groups, by hand: densities are fractions of the observed weight, times the number of bins."""
+    pit = np.array([[0.1, 0.9, 0.6], [0.2, 0.3, 0.9], [0.7, 0.1, 0.2]])
+    mask, weights = np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], bool), np.array([1.0, 3.0, 2.0])
+    below = np.array([1 / 4, 4 / 6, 5 / 6])  # weight below ½
+    one = rank_histogram(pit, 2, mask=mask, weights=weights)
+    np.testing.assert_allclose(one.density, [2 * below.mean(), 2 - 2 * below.mean()])
+    groups = np.array([1, 1, 0])
+    two = rank_histogram(pit, 2, mask=mask, weights=weights, groups=groups)
+    mean = (below[:2].mean() + below[2]) / 2
+    np.testing.assert_allclose(two.density, [2 * mean, 2 - 2 * mean])
+    np.testing.assert_allclose(two.error, abs(below[:2].mean() - below[2]))
+    half = coverage(pit, [0.0, 0.5, 1.0], mask=mask, weights=weights, groups=groups)
+    inside = np.array([0, 3 / 6, 1 / 6])  # of the points within .25 of ½
+    np.testing.assert_allclose(half.value, [0, (inside[:2].mean() + inside[2]) / 2, 1])
+    with pytest.raises(pdno.UserError, match="numbers between 0 and 1"):
+        coverage(pit, [1.5])
+    assert len(rank_histogram(pit).density) == 20

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from pdno.evaluation.low_coverage import ALPHA, low_coverage_range, low_coverage_region
 
@@ -93,3 +94,22 @@ def test_the_quantile_has_half_of_the_degrees_of_freedom() -> None:
     """Of eight samples: 4.06 for 3.5 degrees of freedom, and not 3.00 for 7; t = .2·√7/.151 = 3.50, and 4.60 for .115."""
     assert not found(coverages(549, 851, 8, 1))
     assert found(coverages(585, 815, 8, 1))
+
+
+@pytest.mark.parametrize(("value", "words"), [(0, "up to 0"), (3, "between 2 and 3"), (6, "between 5 and 6"), (7, "above 6")])
+def test_each_of_eight_ranges_is_found(value, words) -> None:
+    values = np.broadcast_to(np.arange(8.0), (20, 8))
+    assert low_coverage_range(values != value, values, LEVEL, "u is").description == f"where u is {words}"
+
+
+def test_the_number_of_ranges_is_that_of_the_parts() -> None:
+    """Eight ranges: t = 4.11 is between the quantiles 4.07 of eight parts and 4.15 of nine, with 9.5 degrees of freedom."""
+    t = (student.isf(ALPHA / 8, 9.5) + student.isf(ALPHA / 9, 9.5)) / 2
+    half = 0.2 * np.sqrt(19) / t
+    values = np.broadcast_to(np.arange(8.0), (20, 4000, 8))
+    inside = np.ones(values.shape, dtype=bool)
+    covered = np.where(np.arange(20) % 2, 0.7 - half, 0.7 + half)
+    inside[:, :, 0] = np.arange(4000) < 4000 * covered[:, None]
+    assert low_coverage_range(inside, values, LEVEL, "u is") is not None
+    assert low_coverage_region(inside, {"x": np.arange(8)}, LEVEL) is not None
+    assert low_coverage_region(inside, {"x": np.arange(8)}, LEVEL, tests=2) is None
