@@ -114,7 +114,7 @@ def test_help_and_version(capsys) -> None:
 def test_demo_and_the_commands_that_it_prints(tmp_path, monkeypatch, capsys, no_pictures) -> None:
     """With fewer pairs. The commands give the same numbers; a second call skips the finished steps."""
     monkeypatch.chdir(tmp_path)
-    for name, few in (("TRAIN", 800), ("TEST", 6), ("MEMBERS", 20)):
+    for name, few in (("TRAIN", 300), ("TEST", 6), ("MEMBERS", 20)):
         monkeypatch.setattr(f"pdno.run.demo.{name}", few)
     assert ran(["demo"]) == 0
     answer = capsys.readouterr().out

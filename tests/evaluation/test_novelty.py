@@ -54,6 +54,7 @@ def test_burgers_on_other_meshes(burgers) -> None:
     assert rate(burgers, Burgers(points=128).sample_input(100, seed=2)) > 0.9  # missing modes
 
 
+@pytest.mark.slow
 def test_darcy_of_other_distributions(darcy) -> None:
     assert rate(darcy, Darcy(points=64).sample_input(600, seed=2)) < 0.1
     assert rate(darcy, Darcy(points=64, tau=15).sample_input(100, seed=2)) > 0.9
@@ -61,6 +62,7 @@ def test_darcy_of_other_distributions(darcy) -> None:
     assert rate(darcy, Darcy(points=64, a_high=12.5).sample_input(30, seed=2)) > 0.9
 
 
+@pytest.mark.slow
 def test_darcy_tau_9_at_the_limit_of_single_inputs(darcy) -> None:
     other = Darcy(points=64, tau=9).sample_input(600, seed=2)
     assert rate(darcy, other) > 0.9

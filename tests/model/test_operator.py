@@ -110,6 +110,7 @@ def noise() -> tuple[PDNO, np.ndarray]:
     return small(diffusion=diffusion, training=loop).fit(a, u, validation=0.4, progress=False), a
 
 
+@pytest.mark.slow
 def test_learned_noise_has_the_right_spread(noise) -> None:
     model, a = noise
     pred = model.predict(a[:6], members=60, chunk=120)
@@ -117,6 +118,7 @@ def test_learned_noise_has_the_right_spread(noise) -> None:
     assert pred.mean.mean() == pytest.approx(5, abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_bound_of_the_likelihood_falls_with_training(noise) -> None:
     model, a = noise
     u = 5 + 0.3 * normal(600, 16, seed=3)

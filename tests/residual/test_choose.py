@@ -56,6 +56,7 @@ def test_a_copula_is_kept_for_values_that_are_not_gaussian() -> None:
     assert any("the law 'copula' was kept" in line for line in choice.summary)
 
 
+@pytest.mark.slow
 def test_a_diffusion_is_kept_if_it_is_better_than_a_gaussian(monkeypatch) -> None:
     """The exact network is kept, and members have two values, as the residuals."""
     monkeypatch.setattr("pdno.residual.choose.FEWEST_FOR_VALUES", 1000)  # without a copula, which is as good
@@ -92,6 +93,7 @@ def test_modes_of_what_fields_share_are_seen_with_few_held_out_pairs(modes) -> N
     assert any("not Gaussian by its likelihood" in line for line in laws.summary()) is modes
 
 
+@pytest.mark.slow
 def test_resampled_fields_are_kept_if_they_are_better_than_a_gaussian() -> None:
     """All nodes of a field have one coin: no network is needed."""
     rng, (a, _, clean) = np.random.default_rng(0), linear_pairs(300)

@@ -70,7 +70,7 @@ def recursion(s: float, chain: Schedule, var: np.ndarray) -> float:
 # Exact networks
 
 
-@pytest.mark.parametrize("steps", [5, 20, 100])
+@pytest.mark.parametrize("steps", [5, 20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("s", [0.01, 0.05, 0.5, 1.0])
 def test_the_analytic_variance_recovers_the_standard_deviation(s, steps) -> None:
     """With any number of steps. Errors of e_n and of 64,000 draws are .4 % and .3 %; five of them: a rate below 1e-5."""
@@ -220,6 +220,7 @@ def test_the_model_without_a_mean_is_a_constant_and_a_diffusion(normalise) -> No
 # Settings
 
 
+@pytest.mark.slow
 def test_the_number_of_steps_is_the_default_if_there_is_no_time() -> None:
     law = Diffused(ExactDenoiser(0.0, 0.5), Diffusion(), spread=unit_spread(), training=STILL)
     held_out = gaussian_residuals(0.5, 40, 1)

@@ -247,7 +247,6 @@ NETWORKS = [
     default_scalars,
     fno,
     groups,
-    two_grids,
     coarse_network,
 ]
 SLOW = [
@@ -262,6 +261,7 @@ SLOW = [
     paper_like,
     two_channels,
     unet_symmetric,
+    two_grids,
 ]
 
 

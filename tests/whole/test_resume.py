@@ -25,7 +25,7 @@ from pdno.cli import main
 from pdno.work import checkpoint
 from tests.helpers import alive_in_session, digest
 
-SETTINGS = ["network.base=8", "network.multipliers=[1]", "diffusion.n_steps=10", "training.updates=48", "training.batch=8"]
+SETTINGS = ["network.base=8", "network.multipliers=[1]", "diffusion.n_steps=10", "training.updates=24", "training.batch=8"]
 SETTINGS += ["training.validations=4", "training.log_every=2", "training.checkpoint_seconds=0"]  # a checkpoint after every step
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "pdno"]
 ALONE = [sys.executable, "-m", "pdno"]
@@ -104,16 +104,17 @@ def background(command: list[str], ready: Callable[[], bool]) -> Iterator[subpro
         process.communicate()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 3])
 def test_killed_it_ends_with_the_same_bytes(times, data, whole, tmp_path) -> None:
     run, moments = tmp_path / "run", np.random.default_rng(0)
     for _ in range(times):
-        target = logged(run) + int(moments.integers(4, 12))
+        target = logged(run) + int(moments.integers(2, 6))
         with background([*ALONE, *train(data, run)], lambda target=target: logged(run) >= target) as process:
             time.sleep(moments.uniform(0, 0.03))
             process.kill()
             process.wait()
-        assert target <= logged(run) < 48
+        assert target <= logged(run) < 24
         assert not (run / "model.safetensors").exists()
     assert here(train(data, run)) == 0
     assert bytes_of(run) == bytes_of(whole)
@@ -123,7 +124,7 @@ def test_killed_it_ends_with_the_same_bytes(times, data, whole, tmp_path) -> Non
 def half(data, tmp_path_factory) -> SimpleNamespace:
     """A run stopped half-way by SIGTERM, and what happened; while it ran, another one wanted its folder."""
     run = tmp_path_factory.mktemp("half") / "run"
-    with background([*ALONE, *train(data, run)], lambda: logged(run) >= 20) as process, pytest.MonkeyPatch.context() as patch:
+    with background([*ALONE, *train(data, run)], lambda: logged(run) >= 8) as process, pytest.MonkeyPatch.context() as patch:
         said: list[str] = []
         patch.setattr("typer.echo", lambda text, err=False: said.append(text))
         second = here(train(data, run)), said
@@ -134,7 +135,7 @@ def half(data, tmp_path_factory) -> SimpleNamespace:
 
 def test_terminated_it_says_how_to_go_on(half, data, whole, tmp_path) -> None:
     assert (half.code, half.errors.strip()) == (130, STOPPED)
-    assert 20 <= logged(half.run) < 48
+    assert 8 <= logged(half.run) < 24
     shutil.copytree(half.run, tmp_path / "run")
     assert here(train(data, tmp_path / "run")) == 0
     assert bytes_of(tmp_path / "run") == bytes_of(whole)
@@ -238,10 +239,10 @@ def finish(command: list[str]) -> None:
 @needs_proc
 @pytest.mark.slow
 def test_if_one_of_two_processes_dies_the_other_stops(data, tmp_path) -> None:
-    widowed = killed_in(data, tmp_path / "run", 20, helper=True)
+    widowed = killed_in(data, tmp_path / "run", 8, helper=True)
     assert not widowed.left
     assert widowed.code != 0
-    assert 20 <= logged(widowed.run) < 48
+    assert 8 <= logged(widowed.run) < 24
     assert not (widowed.run / "model.safetensors").exists()
 
 
@@ -275,7 +276,7 @@ def test_two_processes_killed_three_times_end_with_the_same_bytes(data, tmp_path
     finish([*TOGETHER, *train(data, tmp_path / "whole", *DOUBLE)])
     moments = np.random.default_rng(1)
     for helper in (True, False, True):
-        killed = killed_in(data, tmp_path / "run", logged(tmp_path / "run") + int(moments.integers(4, 12)), helper)
+        killed = killed_in(data, tmp_path / "run", logged(tmp_path / "run") + int(moments.integers(2, 6)), helper)
         assert not killed.left
         assert killed.code != 0
     finish([*ALONE, *train(data, tmp_path / "run", *DOUBLE, "--devices", "2")])
