@@ -21,7 +21,7 @@ from ..data.interpolation import best_interpolation, half_of, possible_interpola
 from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
-from ..grid import Interpolation, interpolate
+from ..grid import Grid, Interpolation, interpolate
 from ..mean.base import AnyGrid, Mean
 from ..residual.law import AnyGridLaw, ResidualLaw, Rows
 from ..residual.whitepart import WhitePart, nearest_nodes, relative_waves
@@ -48,6 +48,7 @@ class Transfer:
         white: the white part of residuals.
         direct: whether m is evaluated on the grid of the inputs.
         errors: relative errors on half the grid, at the grid of training and directly; NaN if they were not measured.
+        rough: part of the variance of m(a) in the highest modes of the grid of training.
     """
 
     a: Interpolation
@@ -56,6 +57,7 @@ class Transfer:
     white: WhitePart
     direct: bool = False
     errors: tuple[float, float] = (np.nan, np.nan)
+    rough: float = 0.0
 
     @classmethod
     def of(cls, mean: Mean, pairs: Pairs, spaces: Spaces) -> "Transfer":
@@ -69,7 +71,8 @@ class Transfer:
         is_number = min(spaces.a_shape[1:]) < 2  # an input without a grid, which is never interpolated
         a: Interpolation = "linear" if is_number else best_interpolation(some.a, spaces.a_grid)
         u = best_interpolation(prediction, spaces.grid)
-        new = cls(a, u, "series" if "series" in possible_interpolations(spaces.grid) else u, white)
+        residual: Interpolation = "series" if "series" in possible_interpolations(spaces.grid) else u
+        new = cls(a, u, residual, white, rough=_share_of_highest(prediction, spaces.grid))
         measured = new._half_errors(mean, some, spaces)
         return replace(new, direct=bool(measured[1] <= AS_GOOD * measured[0] + ROUNDING), errors=measured)
 
@@ -98,7 +101,7 @@ class Transfer:
 
     def state(self) -> State:
         """Return all settings, to be saved."""
-        settings = {name: getattr(self, name) for name in ("a", "u", "residual", "direct")}
+        settings = {name: getattr(self, name) for name in ("a", "u", "residual", "direct", "rough")}
         arrays = {"white": self.white.share, "errors": np.array(self.errors)}
         return State({**settings, "periodic": list(self.white.periodic)}, arrays)
 
@@ -173,11 +176,7 @@ class Mesh:
         source, target = self.source.a_grid, self.target.a_grid
         if all(nearest_nodes(t, s)[1].all() for s, t in zip(source.axes, target.axes, strict=True)):
             return 0.0
-        periodic = [axis.kind == "periodic" for axis in target.axes]
-        power = np.square(modes(a, periodic)).sum(axis=(0, 1))
-        power.flat[0] = 0.0  # the constant
-        high = relative_waves(target.shape, periodic) >= HIGHEST
-        return float(power[high].sum() / max(power.sum(), TINY))
+        return _share_of_highest(a, target)
 
     def notes(self, law: ResidualLaw) -> tuple[str, ...]:
         """Return what a prediction on this mesh is, in sentences."""
@@ -185,11 +184,27 @@ class Mesh:
         way = "the mean is evaluated on this grid" if self.is_direct else "predictions are interpolated"
         way = "members are drawn on this grid" if is_drawn else way
         first = f"Trained on a grid of {self.source.grid}, predicted on {self.target.grid}: {way}."
-        white = "White noise has the standard deviation of training at every node, whatever the distance of nodes."
-        return (first, white) if self.transfer.white.exists and not is_drawn else (first,)
+        notes, finer = [first], any(n > m for n, m in zip(self.target.u_shape, self.source.u_shape, strict=True))
+        if finer and self.transfer.rough > UNRESOLVED and not (self.is_direct or is_drawn):
+            notes.append(
+                f"Outputs are not resolved on the grid of training, {100 * self.transfer.rough:.2g} % of their variance is in "
+                "its highest modes: jumps are placed up to a spacing of that grid; train on a finer one to place them better."
+            )
+        if self.transfer.white.exists and not is_drawn:
+            notes.append("White noise has the standard deviation of training at every node, whatever the distance of nodes.")
+        return tuple(notes)
 
     @property
     def _of_inputs(self) -> Interpolation:
         """The interpolation of inputs, a simpler one if their grid has too few points."""
         possible = possible_interpolations(self.target.a_grid, 1)
         return self.transfer.a if self.transfer.a in possible else possible[0]
+
+
+def _share_of_highest(values: Array, grid: Grid) -> float:
+    """Return the part of the variance of fields (sample, channel, *grid) in the highest modes of their grid."""
+    periodic = [axis.kind == "periodic" for axis in grid.axes]
+    power = np.square(modes(values, periodic)).sum(axis=(0, 1))
+    power.flat[0] = 0.0  # the constant
+    high = relative_waves(grid.shape, periodic) >= HIGHEST
+    return float(power[high].sum() / max(power.sum(), TINY))

@@ -208,6 +208,26 @@ def test_unresolved_inputs_are_warned_about(exact) -> None:
     exact.predict(np.random.default_rng(0).normal(size=(2, 1, 64)))  # has the nodes of training
 
 
+def test_jumps_that_the_grid_of_training_does_not_resolve_are_noted() -> None:
+    """Waves are resolved, their signs are not; a map that is evaluated on the finer grid itself has no such limit."""
+    shift = np.random.default_rng(0).random((150, 1, 1))
+    a = np.cos(2 * np.pi * (np.arange(TRAINED) / TRAINED - shift))
+
+    def notes(u: np.ndarray, points: int) -> str:
+        model = Deterministic("kernel", kind="periodic").fit(a, u, seed=0, progress=False)
+        return " ".join(model.predict(np.cos(2 * np.pi * (np.arange(points) / points - shift[:3]))).notes)
+
+    said = "Outputs are not resolved on the grid of training"
+    assert said in notes(np.sign(a), 48)
+    assert said not in notes(np.sign(a), 16)  # a coarser grid
+    assert said not in notes(a**2, 48)
+    coarse, fine = (pdno.equation.Advection(points=points) for points in (TRAINED, 2 * TRAINED))
+    steps = coarse.sample_input(400)
+    moved = Deterministic("linear", kind="left").fit(steps, coarse.solve(steps), seed=0, progress=False)
+    assert moved.law.transfer.rough > 0.01
+    assert said not in " ".join(moved.predict(fine.sample_input(3, seed=1)).notes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
