@@ -96,7 +96,7 @@ bench-steps: $(READY)  ## compare 10 with 100 sampling steps of diffusions, a qu
 	$(BIN)/python -m benchmarks.steps $(if $(BUDGET),--budget $(BUDGET)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
-bench-functional: $(READY)  ## diffusion in function space: train on one grid, draw on finer ones, ten minutes; ONLY='line plane', METHODS='NAME …', AGAIN=1
+bench-functional: $(READY)  ## diffusion in function space: train on one grid, draw on finer ones, a quarter of an hour; ONLY='line plane', METHODS='NAME …', AGAIN=1
 	$(BIN)/python -m benchmarks.functional $(if $(ONLY),--only $(ONLY)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
