@@ -1,7 +1,7 @@
 r"""Diffusion in function space: train on one grid, draw on finer ones; write results/functional.json.
 
-Run by ``make bench-functional``: a quarter of an hour of one core. Two problems, each on a coarse grid for training and on grids
-with two and four times as many points per axis:
+Run by ``make bench-functional``: a quarter of an hour of one core. Two problems, each on a coarse grid for training and on
+grids with two and four times as many points per axis:
 
     line    u = tanh a + G a + .3 ξ,  periodic, 64 points
     plane   the same with cosines, 16 × 16 cell centres
