@@ -47,7 +47,7 @@ LENGTH = 0.2  # correlation length of errors
 LEVEL = 0.9
 REPEATS = 1000  # of tests of ranks, and of conformal calibrations
 NOVELTY_REPEATS = 200
-VERDICTS = 30  # whole evaluations
+VERDICTS = 50  # whole evaluations
 FITS = 40  # models
 NEW = 20  # new pairs of each calibration
 

@@ -217,3 +217,8 @@ def test_the_histogram_takes_masks_weights_and_groups() -> None:
     with pytest.raises(pdno.UserError, match="numbers between 0 and 1"):
         coverage(pit, [1.5])
     assert len(rank_histogram(pit).density) == 20
+
+
+def test_intervals_of_no_width_are_intervals() -> None:
+    assert sharpness([[1.0, 2.0]], [[1.0, 5.0]]).value == 1.5
+    assert sharpness([[1.0]], [[1.0]]).value == 0

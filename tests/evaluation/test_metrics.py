@@ -388,3 +388,8 @@ def test_zero_samples_have_no_relative_error() -> None:
     score = mrle([[3.0, 0.0], [1.0, 1.0]], [[3.0, 4.0], [0.0, 0.0]])
     assert score.value == 0.8
     np.testing.assert_array_equal(score.each, [0.8, np.nan])
+
+
+def test_the_distance_of_spectra_has_no_unit() -> None:
+    p, q = np.array([[1.0, 0.0, 3.0]]), np.array([[2.0, 1e-9, 0.0]])
+    assert spectral_distance(1e6 * p, 1e6 * q).value == pytest.approx(spectral_distance(p, q).value)
