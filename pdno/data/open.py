@@ -19,7 +19,7 @@ from ..grid import Axis, Grid
 from ..work.engine import memory_allowed
 from ..work.files import replacing
 from . import store
-from .formats import Contents, contents
+from .formats import Contents, Entry, contents
 from .formats.meshes import is_mesh
 from .nodes import NODE, Nodes
 from .pairs import Dataset, Pairs, open_store
@@ -236,7 +236,11 @@ def _pairs(
     dims_a, dims_u = ((SAMPLE, CHANNEL, *axes[role]) for role in ("a", "u"))
     coordinates = {x: c for x in {*axes["a"], *axes["u"]} if (c := _coordinate(file, x)) is not None}
     nodes = _nodes(file, fields["u"].shape[-1]) if NODE in axes["u"] else None
-    return Pairs.of(**fields, **others, dims=(dims_a, dims_u), coordinates=coordinates, nodes=nodes, mask=mask)
+    described = {role: _entry(file, names.get(role)) for role in ("a", "u")}
+    described |= {x: _coordinate_entry(file, x) for x in coordinates}
+    labels = {name: entry.labels for name, entry in described.items() if entry is not None}
+    others |= {"coordinates": coordinates, "nodes": nodes, "mask": mask, "labels": labels}
+    return Pairs.of(fields["a"], fields["u"], u_eta=fields.get("u_eta"), dims=(dims_a, dims_u), **others)
 
 
 def _no_field(u: Array, axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
@@ -332,11 +336,19 @@ def file_dims(file: Contents, expression: str) -> tuple[str, ...] | None:
 
 def _coordinate(file: Contents, axis: str) -> Array | None:
     """Return the coordinates of an axis, if the file has an array of them."""
-    for name in (axis, f"{axis}-coordinate", f"dimensions/{axis}"):
-        entry = file.entries.get(name)
-        if entry is not None and sum(n > 1 for n in entry.shape) == 1:
-            return np.asarray(entry.read(slice(None)), dtype=np.float64).ravel()
-    return None
+    entry = _coordinate_entry(file, axis)
+    return None if entry is None else np.asarray(entry.read(slice(None)), dtype=np.float64).ravel()
+
+
+def _coordinate_entry(file: Contents, axis: str) -> Entry | None:
+    """Return the array of the coordinates of an axis."""
+    entries = (file.entries.get(name) for name in (axis, f"{axis}-coordinate", f"dimensions/{axis}"))
+    return next((entry for entry in entries if entry is not None and sum(n > 1 for n in entry.shape) == 1), None)
+
+
+def _entry(file: Contents, expression: str | None) -> Entry | None:
+    """Return the array that an expression names."""
+    return None if expression is None else file.entries.get(without_index(expression)[0])
 
 
 def _grid(pairs: Pairs) -> Grid | None:

@@ -26,16 +26,17 @@ from ..equation import EQUATIONS, Equation
 from ..errors import UserError
 from ..grid import Axis, Grid
 from . import store
+from .formats.entry import labels_of
 from .nodes import COORDINATES, Nodes, OnNodes, with_nodes
 from .parameters import PARAMETER, names_of
-from .selection import CHANNEL, SAMPLE, arrange, check_counts
+from .selection import CHANNEL, SAMPLE, aligned, arrange, check_counts
 from .series import blocks, is_series
 from .split import divide
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Dataset", "Pairs", "aligned", "layout", "open_store", "to_numpy"]
+__all__ = ["Dataset", "Pairs", "layout", "open_store", "to_numpy"]
 
 IN_ORDER = 32  # pairs that are used together: their order does not matter
 
@@ -63,6 +64,7 @@ class Pairs(OnNodes):
         mask: Any = None,
         scalars: Any = None,
         group: Any = None,
+        labels: Mapping[str, Mapping[str, str]] | None = None,
     ) -> "Pairs":
         """Make pairs from NumPy arrays, torch tensors or xarray DataArrays.
 
@@ -76,14 +78,17 @@ class Pairs(OnNodes):
             mask: True where u is observed, in the shape of u; "nan" marks NaN in u as missing.
             scalars: further parameters, (sample, parameter); the names of columns of a pandas table are kept.
             group: labels, (sample,); pairs with equal labels stay together in splits.
+            labels: units and long_name of "a", "u" and of axes, by name; DataArrays have their own.
 
         Raises:
             UserError: if shapes are ambiguous or numbers of samples differ.
         """
-        along = dict(coordinates or {})
-        for array in (a, u):
+        along, described = dict(coordinates or {}), dict(labels or {})
+        for role, array in (("a", a), ("u", u)):
             if isinstance(array, xr.DataArray):
-                along |= {str(name): c.values for name, c in array.coords.items() if c.dims == (name,)}
+                own = {str(name): c for name, c in array.coords.items() if c.dims == (name,)}
+                described |= {name: labels_of(v.attrs) for name, v in {role: array, **own}.items()}
+                along |= {name: c.values for name, c in own.items()}
                 nodes = nodes or Nodes.of({name: c.values for name, c in array.coords.items() if name in COORDINATES})
         outputs, axes_u = _field(u, dims[1], "u")
         fields, axes_a = aligned(_field(a, dims[0], "a"), axes_u)
@@ -104,9 +109,11 @@ class Pairs(OnNodes):
         check_counts({name: len(values) for name, (_, values) in variables.items()})
         sizes = {x: n for dim, v in variables.values() for x, n in zip(dim, v.shape, strict=True)}
         fitting: dict[str, Any] = {x: v for x, v in along.items() if sizes.get(x) == len(v) and x != SAMPLE}
-        if nodes is not None:
-            fitting |= {name: (COORDINATES[name], v) for name, v in nodes.coordinates().items()}
-        return cls(xr.Dataset(variables, coords=fitting))
+        fitting |= {} if nodes is None else {name: (COORDINATES[name], v) for name, v in nodes.coordinates().items()}
+        dataset = xr.Dataset(variables, fitting)
+        for name in described.keys() & set(dataset.variables):
+            dataset[name].attrs = dict(described[name])
+        return cls(dataset)
 
     @property
     def a(self) -> Array:
@@ -347,14 +354,16 @@ def layout(
     specs, coordinates = {}, {}
     for split, pairs in templates.items():
         arrays = pairs.xarray.data_vars.items()
-        specs[split] = {str(k): store.Spec(v.shape[1:], str(v.dtype), tuple(map(str, v.dims))) for k, v in arrays}
+        specs[split] = {str(k): store.Spec.of(v) for k, v in arrays}
         coordinates[split] = {str(name): c.values for name, c in pairs.xarray.coords.items() if name != PARAMETER}
         if PARAMETER in pairs.xarray.coords:
             provenance = {**provenance, "parameters": list(pairs.parameters)}
     axes = grid and [
         {"points": int(x.points), "kind": x.kind, "low": float(x.low), "high": float(x.high), "name": x.name} for x in grid.axes
     ]
-    return store.Layout(samples, specs, coordinates, {"pdno": {**provenance, "samples": dict(samples), "grid": axes}})
+    labels = {str(name): c.attrs for pairs in templates.values() for name, c in pairs.xarray.coords.items()}
+    provenance = {**provenance, "samples": dict(samples), "grid": axes}
+    return store.Layout(samples, specs, coordinates, {"pdno": provenance}, labels=labels)
 
 
 def open_store(path: Path) -> Dataset:
@@ -389,11 +398,3 @@ def _field(values: Any, dims: tuple[str, ...] | None, role: str) -> tuple[Array,
     if isinstance(values, xr.DataArray) and dims is None:
         dims = tuple(CHANNEL if str(name) in ("a_channel", "u_channel") else str(name) for name in values.dims)
     return arrange(to_numpy(values), dims, role)
-
-
-def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
-    """Return a field (values and names of its axes) with its axes in this order, if they have the same names."""
-    values, names = field
-    if names == axes or set(names) != set(axes):
-        return field
-    return np.transpose(values, (0, 1, *(2 + names.index(axis) for axis in axes))), axes

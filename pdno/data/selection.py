@@ -27,7 +27,7 @@ from .._typing import Array
 from ..errors import UserError, nearest
 from .formats import Contents
 
-__all__ = ["CHANNEL", "SAMPLE", "Selection", "arrange", "check_counts", "pick", "pick_scalars", "without_index"]
+__all__ = ["CHANNEL", "SAMPLE", "Selection", "aligned", "arrange", "check_counts", "pick", "pick_scalars", "without_index"]
 
 SAMPLE = "sample"  # name of the dimension that numbers the pairs
 CHANNEL = "channel"  # name of the dimension that numbers the components of a field
@@ -214,3 +214,11 @@ def check_counts(counts: Mapping[str, int]) -> None:
         raise UserError(
             f"numbers of samples differ: {numbers}; choose arrays that belong together, or name their axes with --dims"
         )
+
+
+def aligned(field: tuple[Array, tuple[str, ...]], axes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+    """Return a field (values and names of its axes) with its axes in this order, if they have the same names."""
+    values, names = field
+    if names == axes or set(names) != set(axes):
+        return field
+    return np.transpose(values, (0, 1, *(2 + names.index(axis) for axis in axes))), axes

@@ -5,7 +5,7 @@ Networks take a and u on one grid. An a on another grid of the same dimension is
 dimension stays on its own grid, and networks have a learned projection to that of u (`pdno.nn.projection`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, get_args
@@ -19,10 +19,11 @@ from ..errors import UserError, nearest
 from ..grid import Axis, Grid
 from ..work.state import State
 from .arrays import check_real
+from .formats.entry import labels_of
 from .nodes import COORDINATES, NODE, Nodes
-from .pairs import Pairs, aligned, to_numpy
+from .pairs import Pairs, to_numpy
 from .parameters import ordered
-from .selection import CHANNEL, SAMPLE, arrange
+from .selection import CHANNEL, SAMPLE, aligned, arrange
 
 __all__ = ["Spaces", "axis_kinds", "input_kinds", "named_kinds", "unit_grid"]
 
@@ -43,6 +44,7 @@ class Spaces:
         ranges: smallest and largest training value of each scalar.
         without_field: whether outputs depend on scalars alone, and a is zero.
         nodes: of the mesh that an axis named "node" numbers; None if there is none.
+        labels: units and long_name of "a", "u" and the axes, by name.
     """
 
     a_shape: tuple[int, ...]
@@ -58,6 +60,7 @@ class Spaces:
     ranges: tuple[tuple[float, float], ...] = ()
     without_field: bool = False
     nodes: Nodes | None = None
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", axis_kinds(self.kind or "cell", len(self.u_shape) - 1))
@@ -81,8 +84,19 @@ class Spaces:
         s = np.empty((1, 0)) if pairs.scalars is None else np.asarray(pairs.scalars, dtype=np.float64)
         ranges = tuple((float(p.min()), float(p.max())) for p in s.T)
         kinds = named_kinds(axis_kinds(kind, len(axes)), axes)
-        more = kinds, pairs.parameters, ranges, pairs.without_field, pairs.nodes
+        labels = {name: found for name in ("a", "u", *axes) if (found := labels_of(pairs.xarray[name].attrs))}
+        more = kinds, pairs.parameters, ranges, pairs.without_field, pairs.nodes, labels
         return cls(a_shape, u_shape, s.shape[1], axes, a_axes, channel, str(u.dtype), coordinates, *more)
+
+    def label(self, name: str) -> str:
+        """Return the name and the unit of "a", "u" or an axis, as on the axis of a figure, such as "position [km]"."""
+        found = self.labels.get(name, {})
+        return found.get("long_name", name) + (f" [{found['units']}]" if "units" in found else "")
+
+    def plot_labels(self) -> dict[str, str]:
+        """Return the labels of a, u and the axes, which figures call x, y and z."""
+        axes = {place: self.label(axis) for place, axis in zip("xyz", self.axes, strict=False)}
+        return {"a": self.label("a"), "u": self.label("u"), **axes}
 
     @property
     def channels(self) -> int:
@@ -202,7 +216,7 @@ class Spaces:
         along = {str(k): c.values for k, c in like.coords.items() if c.dims == (k,) and k in (SAMPLE, *self.axes)}
         along |= self.coordinates
         sizes = dict(zip(dims, values.shape, strict=True))
-        coords: dict[str, Any] = {k: (k, c) for k, c in along.items() if sizes.get(k) == len(c)}
+        coords: dict[str, Any] = {k: (k, c, self.labels.get(k, {})) for k, c in along.items() if sizes.get(k) == len(c)}
         of_nodes = {} if self.nodes is None else self.nodes.coordinates()
         coords |= {k: (NODE, c) for k, c in of_nodes.items() if COORDINATES[k] == (NODE,)}
         return xr.DataArray(values, dims=dims, coords=coords)
@@ -221,6 +235,7 @@ class Spaces:
             "parameters": list(self.parameters),
             "ranges": [list(pair) for pair in self.ranges],
             "without_field": self.without_field,
+            "labels": {name: dict(found) for name, found in self.labels.items()},
         }
         coordinates = {axis: nodes for axis, nodes in self.coordinates.items() if nodes.dtype.kind in "iuf"}
         return State(settings, coordinates | ({} if self.nodes is None else self.nodes.coordinates()))

@@ -18,12 +18,13 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 import zarr
 from zarr.codecs import ZstdCodec
 
@@ -53,12 +54,20 @@ class Spec:
         dtype: of the values.
         dims: names of all dimensions, that of the samples first.
         meaning: description for people, stored as its long_name.
+        units: of the values, if they are known.
     """
 
     shape: tuple[int, ...]
     dtype: str
     dims: tuple[str, ...]
     meaning: str = ""
+    units: str = ""
+
+    @classmethod
+    def of(cls, array: xr.DataArray) -> "Spec":
+        """Return the description of an array with samples."""
+        meaning, units = (str(array.attrs.get(name, "")) for name in ("long_name", "units"))
+        return cls(array.shape[1:], str(array.dtype), tuple(map(str, array.dims)), meaning, units)
 
     @property
     def bytes(self) -> int:
@@ -76,6 +85,7 @@ class Layout:
         coordinates: nodes by name of the axis, of each split.
         attributes: as plain JSON types, below the key "pdno".
         most: largest number of samples of a block.
+        labels: attributes of coordinates, by name of the axis.
     """
 
     samples: Mapping[str, int]
@@ -83,6 +93,7 @@ class Layout:
     coordinates: Mapping[str, Mapping[str, Array]]
     attributes: Mapping[str, Any]
     most: int = BLOCK_SAMPLES
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def block(self) -> int:
@@ -295,7 +306,8 @@ def _create(root: Path, layout: Layout) -> None:
         for name, nodes in layout.coordinates[split].items():
             dims = COORDINATES.get(name, (name,))
             with zarr.config.set(COMPLETE):
-                group.create_array(name, data=nodes, compressors=[CODEC], dimension_names=dims)
+                attributes: Any = dict(layout.labels.get(name, {}))
+                group.create_array(name, data=nodes, compressors=[CODEC], dimension_names=dims, attributes=attributes)
         for name, spec in arrays.items():
             group.create_array(
                 name,
@@ -305,6 +317,6 @@ def _create(root: Path, layout: Layout) -> None:
                 fill_value=np.nan if np.dtype(spec.dtype).kind == "f" else 0,
                 compressors=[CODEC],
                 dimension_names=spec.dims,
-                attributes={"long_name": spec.meaning} if spec.meaning else None,
+                attributes={k: v for k, v in (("long_name", spec.meaning), ("units", spec.units)) if v},
             )
     _put_attributes(root, layout, layout.attributes)  # last: a store with attributes was created completely

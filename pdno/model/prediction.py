@@ -138,7 +138,10 @@ class Prediction:
         named = {**DESCRIPTIONS, **{f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in self.quantiles}}
         fields = {"mean": self.mean, "std": self.std, **{f"quantile_{q:g}": v for q, v in self.quantiles.items()}}
         fields |= {name: v for name in ("aleatoric_std", "epistemic_std") if (v := getattr(self, name)) is not None}
-        labelled = {name: self._labelled(v).assign_attrs(long_name=named.get(name, name)) for name, v in fields.items()}
+        units = {k: v for k, v in self._drawn.given.law.spaces.labels.get("u", {}).items() if k == "units"}
+        labelled = {
+            name: self._labelled(v).assign_attrs(long_name=named.get(name, name), **units) for name, v in fields.items()
+        }
         per_input = {} if self.novelty is None else {"novelty": self.novelty, "is_ood": self.is_ood}
         return xr.Dataset(
             {**labelled, **{name: ("sample", v) for name, v in per_input.items()}}, attrs={"members": self.members}
@@ -178,7 +181,7 @@ class Prediction:
         members = [member[part] for _, values in draws.of(number, SHOWN).batches() for member in values]
         mean, std = (self._plain(values)[number, part] for values in (self.mean, self.std))
         given = {name: self._plain(options[name])[0, part] for name in ("u", "observed") if options.get(name) is not None}
-        options = {"x": x, "u": None, **options, **given}
+        options = {"x": x, "u": None, "labels": spaces.plot_labels(), **options, **given}
         figure: Figure = pdno.plot.fields(a, mean=mean, std=std, members=members, **options)
         return figure
 

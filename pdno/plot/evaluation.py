@@ -144,7 +144,12 @@ def spectra(
 
 @themed
 def coverage_map(
-    coverage: ArrayLike, level: float, *, x: Coordinates | Triangulation | None = None, theme: Theme = "light"
+    coverage: ArrayLike,
+    level: float,
+    *,
+    x: Coordinates | Triangulation | None = None,
+    xlabel: str = "x",
+    theme: Theme = "light",
 ) -> Figure:
     """Plot the coverage of intervals at each node.
 
@@ -152,6 +157,7 @@ def coverage_map(
         coverage: fraction of observations inside, (channel, *grid).
         level: nominal level of the intervals.
         x: nodes of the axis, or of each axis; a triangulation for the nodes of a mesh.
+        xlabel: name of the axis.
         theme: "light" or "dark".
     """
     values = plane(coverage)
@@ -161,7 +167,7 @@ def coverage_map(
         curve(axes, along[0], values, 0, "measured")
         axes.axhline(level, color=ink(), linestyle="--", linewidth=1, label=f"nominal: {100 * level:g} %")
         band(axes, along[0], np.minimum(values, level), level, 1, "too narrow")
-        tidy(axes, along[0], xlabel="x", ylabel=f"coverage of {100 * level:g} % intervals")
+        tidy(axes, along[0], xlabel=xlabel, ylabel=f"coverage of {100 * level:g} % intervals")
         axes.set_ylim(max(0.0, around(level, values, least=0.1)[0]), 1.0)
         keys(figure, [axes])
         return figure

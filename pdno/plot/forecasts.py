@@ -123,6 +123,7 @@ def fields(
     observed: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
+    labels: Mapping[str, str] | None = None,
     title: str = "",
     theme: Theme = "light",
 ) -> Figure:
@@ -138,6 +139,7 @@ def fields(
         observed: noisy observation of u.
         lower: 5 % quantile; default: mean − 1.64 std.
         upper: 95 % quantile; default: mean + 1.64 std.
+        labels: names with units of "a" and "u", and of the axes "x", "y", such as {"x": "position [km]"}.
         title: of the figure.
         theme: "light" or "dark".
     """
@@ -149,19 +151,22 @@ def fields(
         if value.shape != shape:
             raise UserError(f"{name} is on a grid {value.shape}, the mean on {shape}; pass both on one grid")
     given_a, along = None if a is None else plane(a), meshed(x, shape)
-    figure = _lines(given_a, like_u, more, along) if is_line(along) else _maps(given_a, like_u, more, along)
+    draw = _lines if is_line(along) else _maps
+    figure = draw(given_a, like_u, more, along, {"a": "a", "u": "u", "x": "x", **(labels or {})})
     if title:
         figure.suptitle(title)
     return figure
 
 
-def _lines(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: list[Floats]) -> Figure:
+def _lines(
+    a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: Any, labels: Mapping[str, str]
+) -> Figure:
     """Draw the input, the prediction, and its error with its standard deviation."""
     x, mean, std = along[0], like_u["mean"], more["std"]
     figure, axes = sheet(1, 2 if a is None else 3, width=9.5, height=3)
     *rest, middle, right = axes[0]
     if a is not None:
-        _input(rest[0], a, along)
+        _input(rest[0], a, along, labels)
     bounded = "lower" in more and "upper" in more
     low, high = (more["lower"], more["upper"]) if bounded else (mean - Z_90 * std, mean + Z_90 * std)
     band(middle, x, low, high, 0, "90 % interval" if bounded else f"mean ± {Z_90} std")
@@ -176,13 +181,15 @@ def _lines(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Fl
         curve(middle, x, like_u["truth"], None, "truth", linestyle=":")
         curve(right, x, mean - like_u["truth"], 3, "mean − truth")
     right.axhline(0, color=ink(), linewidth=0.8)
-    tidy(middle, x, "output u", xlabel="x")
-    tidy(right, x, "error and spread" if "truth" in like_u else "spread", xlabel="x")
+    tidy(middle, x, f"output {labels['u']}", xlabel=labels["x"])
+    tidy(right, x, "error and spread" if "truth" in like_u else "spread", xlabel=labels["x"])
     keys(figure, (middle, right))
     return figure
 
 
-def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: Meshed) -> Figure:
+def _maps(
+    a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Floats], along: Meshed, labels: Mapping[str, str]
+) -> Figure:
     """Draw maps with the scale of u (top), and input, error and std with their own scales (bottom)."""
     shown = dict(list(like_u.items())[:MAPS])
     own = {"std": (more["std"], INPUT, limits(more["std"]))}
@@ -197,19 +204,21 @@ def _maps(a: Floats | None, like_u: Mapping[str, Floats], more: Mapping[str, Flo
     _row(top, list(shown.values()), along, OUTPUT)
     for axes, name in zip(top, shown, strict=True):
         axes.set_title(name)
+    if "y" in labels:
+        top[0].set(xlabel=labels["x"], ylabel=labels["y"])
     if a is not None:
-        _input(bottom.pop(0), a, along)
+        _input(bottom.pop(0), a, along, labels)
     for axes, (name, (value, colours, span)) in zip(bottom, own.items(), strict=True):
         bar(chart(axes, along, value, colours, span), axes)
         axes.set_title(name)
     return figure
 
 
-def _input(axes: Axes, a: Floats, along: Meshed) -> None:
+def _input(axes: Axes, a: Floats, along: Meshed, labels: Mapping[str, str]) -> None:
     """Draw the input, at the nodes of the output if the shapes agree."""
     shape = along.x.shape if isinstance(along, Triangulation) else tuple(len(axis) for axis in along)
     _row([axes], [a], along if a.shape == shape else nodes(None, a.shape), INPUT)
-    axes.set(title="input a", xlabel="x" if a.ndim == 1 else "")
+    axes.set(title=f"input {labels['a']}", xlabel=labels["x"] if a.ndim == 1 else "")
 
 
 @themed

@@ -42,12 +42,15 @@ Estimates = Mapping[str, tuple[ArrayLike, ArrayLike]]  # name of a source → va
 
 
 @themed
-def noise_std(std: Estimates, *, x: Coordinates | Triangulation | None = None, theme: Theme = "light") -> Figure:
+def noise_std(
+    std: Estimates, *, x: Coordinates | Triangulation | None = None, xlabel: str = "x", theme: Theme = "light"
+) -> Figure:
     """Plot the standard deviation of the noise at each node, with ± 2 standard errors in one dimension.
 
     Args:
         std: for each of "residuals", "members" and "truth": standard deviations (channel, *grid), and their errors.
         x: nodes of the axis, or of each axis; a triangulation for the nodes of a mesh.
+        xlabel: name of the axis.
         theme: "light" or "dark".
     """
     fields = {name: (plane(value), plane(error)) for name, (value, error) in std.items()}
@@ -60,7 +63,7 @@ def noise_std(std: Estimates, *, x: Coordinates | Triangulation | None = None, t
                 margin = 2 * np.nan_to_num(error)
                 band(axes, along[0], value - margin, value + margin, k)
             curve(axes, along[0], value, k, LABELS[name], linestyle=line)
-        tidy(axes, along[0], xlabel="x", ylabel="standard deviation")
+        tidy(axes, along[0], xlabel=xlabel, ylabel="standard deviation")
         axes.set_ylim(0, 1.1 * limits(*(value + 2 * np.nan_to_num(error) for value, error in fields.values()))[1] or 1.0)
         keys(figure, [axes])
         return figure

@@ -100,6 +100,7 @@ def evaluate_run(
         "fit_summary": model.fit_summary,
         "leaderboard": leaderboard_of(run),
         "train_command": _train_command(run, config, model),
+        "labels": model.spaces.plot_labels(),
         "ranges": {name: list(pair) for name, pair in zip(model.spaces.parameters, model.spaces.ranges, strict=False)},
     }
     with locked(run):

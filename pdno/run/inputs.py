@@ -11,9 +11,9 @@ from typing import Any
 from ..data import store
 from ..data.formats import Contents, contents
 from ..data.open import file_dims, open_selected
-from ..data.pairs import Dataset, Pairs, aligned
+from ..data.pairs import Dataset, Pairs
 from ..data.parameters import PARAMETER, is_table, read_parameters
-from ..data.selection import CHANNEL, SAMPLE, Selection, arrange, pick, pick_scalars
+from ..data.selection import CHANNEL, SAMPLE, Selection, aligned, arrange, pick, pick_scalars
 from ..data.spaces import Spaces
 from ..data.suggest import suggest
 from ..errors import UserError, nearest

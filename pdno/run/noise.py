@@ -136,14 +136,15 @@ def noise_table(contents: Mapping[str, Any]) -> Table | None:
 Drawings = list[tuple[Callable[[Any], Figure], str]]  # functions of the theme, with captions
 
 
-def drawings(arrays: Mapping[str, Array], axes: Any) -> Drawings:
+def drawings(arrays: Mapping[str, Array], axes: Any, xlabel: str = "x") -> Drawings:
     """Return the figures of the noise, as far as the arrays exist."""
     found: Drawings = []
     std = _estimates(arrays, "std")
+    along: Any = {"x": axes or None, "xlabel": xlabel}
     if std:
         found.append(
             (
-                lambda theme: plot.noise_std({k: (v[:1], e[:1]) for k, (v, e) in std.items()}, x=axes or None, theme=theme),
+                lambda theme: plot.noise_std({k: (v[:1], e[:1]) for k, (v, e) in std.items()}, **along, theme=theme),
                 "Standard deviation of the noise by place (root mean square over test inputs), with its standard error.",
             )
         )

@@ -160,7 +160,8 @@ def _layout(
     if conformal is not None:
         interval = f"conformal {100 * conformal.level:g} % interval ({conformal.samples} calibration pairs)"
         names |= {f"{bound}_{conformal.level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
-    arrays = {name: store.Spec(shape, spaces.dtype, dims, description) for name, description in names.items()}
+    units = spaces.labels.get("u", {}).get("units", "")
+    arrays = {name: store.Spec(shape, spaces.dtype, dims, description, units) for name, description in names.items()}
     if law.novelty is not None and "novelty" in only:
         score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
         arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
@@ -169,7 +170,7 @@ def _layout(
         meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
         arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
     along = spaces.coordinates | ({} if spaces.nodes is None else spaces.nodes.coordinates())
-    return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS)
+    return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS, spaces.labels)
 
 
 def summary(run: Path, out: Path, predicted: xr.Dataset) -> list[str]:

@@ -257,7 +257,7 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
         ),
         "Noise": (
             "Noise is u given a minus its mean. Held-out errors also contain the error of the predicted mean.",
-            drawings(arrays, axes),
+            drawings(arrays, axes, _labels(contents).get("x", "x")),
         ),
         "Parameters": ("", drawings_of(arrays)),
         "Spectra and novelty": ("", _others(arrays)),
@@ -273,6 +273,12 @@ def _figures(run: Path, contents: Mapping[str, Any], arrays: Mapping[str, Array]
         for title, (text, drawn) in groups.items()
         if drawn
     ]
+
+
+def _labels(contents: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return names with units of a, u and the axes x, y, z, as the file has them."""
+    labels: Mapping[str, str] = contents["metadata"].get("labels", {})
+    return labels
 
 
 def _at_end(arrays: Mapping[str, Array], count: int) -> dict[str, Array]:
@@ -313,7 +319,7 @@ def _cases(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes: Any) 
             fields: Any = [one.pop(name) for name in ("a", "u", "mean", "std")]
 
             def draw(theme: Any, fields: Any = fields, part: Any = one) -> Figure:
-                return plot.fields(*fields, x=axes or None, theme=theme, **part)
+                return plot.fields(*fields, x=axes or None, labels=_labels(contents), theme=theme, **part)
 
             drawings.append((draw, f"{CASES[case['title']]}: test input {case['number']}{parameters}{channel}."))
     return drawings
@@ -325,6 +331,7 @@ def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes:
     values, members = {row["metric"]: row["value"] for row in contents["rows"]}, contents["metadata"]["members"]
     measured = values.get("coverage_90_conformal")
     conformal = None if measured is None else ([LEVEL], [measured])
+    xlabel = _labels(contents).get("x", "x")
     curve = [arrays[f"coverage.{name}"] for name in ("levels", "value", "error")]
     ranks = [arrays[f"histogram.{name}"] for name in ("edges", "density", "error")]
     spread: list[Any] = [arrays["spread_skill.spread"], arrays["spread_skill.skill"], float(arrays["spread_skill.ratio"])]
@@ -344,14 +351,14 @@ def _calibration(contents: Mapping[str, Any], arrays: Mapping[str, Array], axes:
             "Error against spread, which are equal on the diagonal. The spread of "
             f"{members} members has a relative standard error of {relative_error:.0f} %.",
         ),
-        *(_coverage_map(arrays["coverage_map"][c : c + 1], axes, name) for c, name in enumerate(plotted(contents))),
+        *(_coverage_map(arrays["coverage_map"][c : c + 1], axes, name, xlabel) for c, name in enumerate(plotted(contents))),
     ]
 
 
-def _coverage_map(values: Array, axes: Any, channel: str) -> tuple[Callable[[Any], Figure], str]:
+def _coverage_map(values: Array, axes: Any, channel: str, xlabel: str) -> tuple[Callable[[Any], Figure], str]:
     """Return the map of the coverage of a channel."""
     caption = f"Coverage of 90 % intervals at each point of the domain{channel}."
-    return lambda theme: plot.coverage_map(values, LEVEL, x=axes or None, theme=theme), caption
+    return lambda theme: plot.coverage_map(values, LEVEL, x=axes or None, xlabel=xlabel, theme=theme), caption
 
 
 def _others(arrays: Mapping[str, Array]) -> Drawings:

@@ -7,9 +7,9 @@ that entries survive a fork and can be pickled.
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,11 +20,24 @@ import numpy as np
 from ..._typing import Array
 from ...errors import UserError
 
-__all__ = ["DEFAULT_BUDGET", "NOT_NUMERIC", "Entry", "Listing", "library", "size_text", "user_errors", "without_warnings"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "LABELS",
+    "NOT_NUMERIC",
+    "Entry",
+    "Listing",
+    "labels_of",
+    "library",
+    "size_text",
+    "user_errors",
+    "without_warnings",
+]
 
 DEFAULT_BUDGET = 8 * 2**30  # bytes that a single read may need
 NOT_NUMERIC = {"O": "Python objects", "U": "text", "S": "text", "T": "text", "c": "complex", "V": "a compound type"}
 """Descriptions of the kinds of dtype that are skipped."""
+LABELS = ("units", "long_name")  # attributes that describe an array for people
+LONGEST_LABEL = 60  # characters
 MOST_AXES = 32  # as in NumPy before version 2
 
 Fetch = Callable[[int, int], Array]  # rows from the first to before the second number
@@ -40,6 +53,7 @@ class Entry:
         dtype: as stored.
         dims: names of the axes, None if the file has none.
         read: function of a slice of the first axis, slice(None) for all rows; a 0-d array ignores the slice.
+        labels: its units and long_name, if the file has them.
     """
 
     name: str
@@ -47,6 +61,7 @@ class Entry:
     dtype: np.dtype[Any]
     dims: tuple[str, ...] | None
     read: Callable[[slice], Array]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,11 +88,12 @@ class Listing:
         fetch: Fetch,
         dims: tuple[str, ...] | None = None,
         least: int = 0,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """Add an array.
 
         Args:
-            name, shape, dtype, dims: as in `Entry`.
+            name, shape, dtype, dims, labels: as in `Entry`.
             fetch: function that reads rows.
             least: bytes that the smallest read needs: those of a chunk, or of the whole array.
         """
@@ -87,7 +103,7 @@ class Listing:
             self.skip(name, f"has the impossible shape {shape}")
         else:
             read = partial(_read, self.path, name, shape, dtype, fetch, least, self.budget)
-            self.entries[name] = Entry(name, shape, dtype, dims, read)
+            self.entries[name] = Entry(name, shape, dtype, dims, read, labels or {})
 
     def skip(self, name: str, reason: str) -> None:
         """Note that an array is not listed, and why."""
@@ -114,6 +130,17 @@ def _read(
             raise ValueError(f"{name!r} has shape {values.shape} where {expected} was declared")
         values = np.asarray(values, dtype=native, order="C")
         return np.asarray(values[:: span.step], order="C") if shape and span.step != 1 else values
+
+
+def labels_of(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return units and long_name among the attributes of an array, as short texts.
+
+    >>> labels_of({"units": b"km", "long_name": "position", "scale": 3})
+    {'units': 'km', 'long_name': 'position'}
+    """
+    found = {key: attrs[key] for key in LABELS if key in attrs and isinstance(attrs[key], str | bytes)}
+    texts = {key: v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for key, v in found.items()}
+    return {key: text for key, v in texts.items() if (text := " ".join(v.split())[:LONGEST_LABEL])}
 
 
 @contextmanager

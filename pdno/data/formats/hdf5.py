@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Array
-from .entry import NOT_NUMERIC, Listing, library
+from .entry import LABELS, NOT_NUMERIC, Listing, labels_of, library
 from .matlab import CLASSES
 from .netcdf import fill_values, filled, is_bool, text
 from .parent import fetch_from_child, request_listing
@@ -35,7 +35,7 @@ def list_hdf5(listing: Listing, file_format: str = "hdf5") -> None:
             fetch = partial(fetch_from_child, path, file_format, place, item["chunk"], row)
         else:
             fetch = partial(_fetch_hdf5, path, file_format, item["target"], item["fill"])
-        listing.add(item["name"], shape, dtype, fetch, item["dims"] and tuple(item["dims"]), item["chunk"])
+        listing.add(item["name"], shape, dtype, fetch, item["dims"] and tuple(item["dims"]), item["chunk"], item["labels"])
 
 
 class Hdf5:
@@ -134,7 +134,8 @@ def _describe(file_format: str, dataset: Any) -> dict[str, Any] | str:
         return f"is {NOT_NUMERIC.get(dtype.kind, 'not numeric')}"
     chunked = dataset.chunks is not None
     chunk = math.prod(dataset.chunks) * dtype.itemsize if chunked else 0
-    return {"shape": shape, "dtype": dtype.str, "dims": dims, "fill": fill, "chunked": chunked, "chunk": chunk}
+    described = {"shape": shape, "dtype": dtype.str, "dims": dims, "fill": fill, "chunked": chunked, "chunk": chunk}
+    return {**described, "labels": labels_of({name: attrs[name] for name in LABELS if name in attrs})}
 
 
 def _fetch_hdf5(path: Path, file_format: str, target: str, fill: Sequence[float], first: int, end: int) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Array
-from .entry import Listing, without_warnings
+from .entry import Listing, labels_of, without_warnings
 
 __all__ = ["fill_values", "filled", "is_bool", "list_netcdf3", "text"]
 
@@ -32,7 +32,8 @@ def list_netcdf3(listing: Listing) -> None:
             attrs, shape, dtype = dict(variable._attributes), tuple(variable.shape), variable.data.dtype
             fill = fill_values(attrs, dtype)
             dtype = np.dtype(bool) if is_bool(attrs, dtype) else dtype
-            listing.add(name, shape, dtype, partial(_fetch_netcdf3, listing.path, name, fill), tuple(variable.dimensions))
+            fetch, dims = partial(_fetch_netcdf3, listing.path, name, fill), tuple(variable.dimensions)
+            listing.add(name, shape, dtype, fetch, dims, labels=labels_of(attrs))
             del variable  # the map cannot be closed while anything refers to it
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..._typing import Array
 from ...errors import UserError
-from .entry import Listing, without_warnings
+from .entry import Listing, labels_of, without_warnings
 
 __all__ = ["chunk_files", "list_zarr", "missing_chunks", "open_arrays"]
 
@@ -38,7 +38,8 @@ def list_zarr(listing: Listing) -> None:
         dims = tuple(map(str, names)) if len(names) == array.ndim and None not in names else None
         dtype, shape = np.dtype(array.dtype), tuple(array.shape)
         fetch = partial(_fetch_zarr, root, place, array.metadata.zarr_format, missing_chunks(root, place, array))
-        listing.add(name, shape, dtype, fetch, dims, math.prod(array.shards or array.chunks) * dtype.itemsize)
+        least = math.prod(array.shards or array.chunks) * dtype.itemsize
+        listing.add(name, shape, dtype, fetch, dims, least, labels_of(dict(array.attrs)))
 
 
 def open_arrays(root: Path) -> Iterator[tuple[str, Any]]:
