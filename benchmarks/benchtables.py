@@ -110,11 +110,15 @@ def _row(part: Part, metric: str, folder: Path) -> dict[str, Any] | None:
     return next((row for row in rows if row["metric"] == metric), None)
 
 
+def _cores(count: int) -> str:
+    return "one core" if count == 1 else f"{count} cores"
+
+
 def _machines(folder: Path, parts: Iterable[Part]) -> str:
     """Return a sentence about the machines on which parts were run."""
     files = [path for part in parts if (path := folder / part.file).exists()]
     machines = [results.read(path).get("machine", {}) for path in files]
-    names = dict.fromkeys(f"{machine['cores']} cores ({machine['processor']})" for machine in machines if machine)
+    names = dict.fromkeys(f"{_cores(machine['cores'])} ({machine['processor']})" for machine in machines if machine)
     return f"Measured on {' and '.join(names)}." if names else ""
 
 
