@@ -16,8 +16,9 @@ from pdno.data.split import folds
 
 __all__ = ["EMULATORS"]
 
-SHARE = 0.999  # of the variance of outputs, that their principal components explain
-RESTARTS = 2  # of the search for lengths, from random points, beside one from lengths of one
+SHARE = 0.99999  # of the variance of outputs, that their principal components explain
+MOST = 15  # components
+RESTARTS = 1  # of the search for lengths, from a random point, beside one from lengths of one
 BOUNDS = (np.log(1e-2), np.log(1e3))  # of lengths
 NOISE_BOUNDS = (np.log(1e-8), np.log(1.0))  # of the variance of the noise
 PENALTIES = np.logspace(-10, 2, 25)
@@ -72,7 +73,7 @@ def components(x: Floats, u: Floats, matern: bool) -> Draw:
     unit, mean, d, rng = _standardised(x), u.mean(axis=0), x.shape[1], np.random.default_rng(0)
     z = unit(x)
     _, s, right = np.linalg.svd(u - mean, full_matrices=False)
-    count = min(len(u) - 1, int(np.searchsorted(np.cumsum(s**2) / (s**2).sum(), SHARE)) + 1)
+    count = min(MOST, len(u) - 1, int(np.searchsorted(np.cumsum(s**2) / (s**2).sum(), SHARE)) + 1)
     basis, y = right[:count], (u - mean) @ right[:count].T
     scales, rest = y.std(axis=0), u - mean - y @ right[:count]
     y = y / scales

@@ -17,8 +17,8 @@ from pdno._typing import Floats
 __all__ = ["PROBLEMS", "Problem"]
 
 Complex = NDArray[np.complex128]
-SIDE = 25  # points of a field along each axis of a plane
-POINTS = 100  # points of a field on a line
+SIDE = 50  # points of a field along each axis of a plane
+POINTS = 200  # points of a field on a line
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ and METHODS methods. A model that is in the file is not trained again unless AGA
 import argparse
 from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,10 @@ FEW = (5, 8, 12)  # numbers of runs for which the default alone is measured, by 
 DESIGNS = 3
 TEST_RUNS = 200
 TEST_SEED = 1000  # of the test runs
-MEMBERS = 100
+MEMBERS = 50
+FORECAST = (20, 40)  # numbers of runs for which the error with twice as many is forecast, and measured
+REPETITIONS = 3  # of refits for a forecast
+THINNED = 2  # every so many points along each axis of a plane are scored, to save time
 LEVEL = 0.9  # of the intervals whose coverage is measured
 BUDGET = 60.0  # seconds of training of the default
 METHODS = ("pdno", *EMULATORS)
@@ -47,25 +50,46 @@ def training_runs(name: str, runs: int, seed: int) -> tuple[Floats, Floats]:
 
 
 def measure(name: str, runs: int, seed: int, method: str) -> tuple[dict[str, float], list[str], float]:
-    """Return the scores of a method, its summary, and the seconds that training took."""
+    """Return the scores of a method, its summary, and the seconds of one core that training took."""
     x, u = training_runs(name, runs, seed)
     new, truth = test_runs(name)
-    begin, summary, extra = perf_counter(), [], {}
+    begin, summary, extra = process_time(), [], {}
     if method == "pdno":
-        dims = f"sample,{','.join('xy'[: u.ndim - 1])}"
-        model = pdno.PDNO(budget=BUDGET).fit(None, u, scalars=x, dims=dims, seed=seed, progress=False)
-        seconds, summary = perf_counter() - begin, model.fit_summary
+        model = pdno.PDNO(budget=BUDGET).fit(None, u, scalars=x, dims=_dims(u), seed=seed, progress=False)
+        seconds, summary = process_time() - begin, model.fit_summary
         members = np.asarray(model.sample(np.zeros(truth.shape), MEMBERS, scalars=new, seed=seed))
-        mean = np.asarray(model.mean(np.zeros(truth.shape), scalars=new))
-        promised = next((trial.error for trial in model.leaderboard if trial.selected), None)
-        centre = np.abs(truth - u.mean(axis=0)).mean()
-        extra = {"error": float(np.abs(mean - truth).mean() / centre)}
-        extra |= {} if promised is None else {"promised_error": promised}
+        extra = _errors(model, u, new, truth)
+        if runs in FORECAST:
+            extra["forecast_rmse"] = _forecast(model, x, u) / float(u.std())
     else:
         draw = EMULATORS[method](x, u.reshape(runs, -1))
-        seconds = perf_counter() - begin
+        seconds = process_time() - begin
         members = draw(new, MEMBERS, np.random.default_rng(seed)).reshape(MEMBERS, *truth.shape)
-    return {**scores(members, truth), **extra, "largest_std": largest_std(members, u)}, summary, seconds
+    some = (..., *(slice(None, None, THINNED),) * 2) if u.ndim == 3 else ...
+    return {**scores(members[some], truth[some]), **extra, "largest_std": largest_std(members, u)}, summary, seconds
+
+
+def _dims(u: Floats) -> str:
+    return f"sample,{','.join('xy'[: u.ndim - 1])}"
+
+
+def _errors(model: pdno.PDNO, u: Floats, new: Floats, truth: Floats) -> dict[str, float]:
+    """Return the error of the mean, relative to that of the training mean, the promised one, and the root mean square."""
+    errors = np.asarray(model.mean(np.zeros(truth.shape), scalars=new)) - truth
+    values = {"error": np.abs(errors).mean() / np.abs(truth - u.mean(axis=0)).mean()}
+    values["rmse"] = np.sqrt(np.square(errors).mean()) / truth.std()
+    promised = next((trial.error for trial in model.leaderboard if trial.selected), None)
+    return {key: float(value) for key, value in values.items()} | ({} if promised is None else {"promised_error": promised})
+
+
+def _forecast(model: pdno.PDNO, x: Floats, u: Floats) -> float:
+    """Return the root mean square error that the learning curve expects with twice the runs; NaN if there is none."""
+    fields = u[:, None]
+    pairs = pdno.Pairs.of(np.zeros_like(fields), fields, scalars=x)
+    try:
+        return pdno.learning_curve(model, pairs, repetitions=REPETITIONS).forecast(2 * len(x))[0]
+    except pdno.UserError:  # the mean has no cheap refits
+        return float("nan")
 
 
 def scores(members: Floats, truth: Floats) -> dict[str, float]:
@@ -85,15 +109,15 @@ def largest_std(members: Floats, u: Floats) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS), help="problems")
-    parser.add_argument("--runs", nargs="*", type=int, default=[*RUNS, *FEW], help="numbers of runs")
+    parser.add_argument("--runs", nargs="*", type=int, default=[*FEW, *RUNS], help="numbers of runs")
     parser.add_argument("--seeds", type=int, default=DESIGNS, help="number of designs")
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS, help="methods")
     parser.add_argument("--again", action="store_true", help="measure what is in the file again")
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
     options = parser.parse_args()
     measured = Measured(options.out)
-    for runs in options.runs:
-        for seed in range(options.seeds):
+    for seed in range(options.seeds):
+        for runs in options.runs:
             for name in options.only:
                 for method in options.methods if runs not in FEW else ["pdno"]:
                     key = {"test": name, "train": runs, "seed": seed, "method": method}

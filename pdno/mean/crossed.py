@@ -3,6 +3,9 @@
     constant → linear → kernel (if inputs are fields) → process
 
 Errors are those of `pdno.mean.choose`, of out-of-fold residuals: all settings of a candidate are selected again in each fold.
+A run that is left out of a space-filling design is farther from the others than a new run usually is. If the process is
+selected, its error is therefore multiplied by the ratio of its posterior sizes at new inputs and at left-out runs
+(`pdno.mean.process.promise`).
 Of candidates whose errors differ by less than one standard error of the difference, the cheapest is selected. Fewer than
 COMPARED runs cannot compare candidates; the process, which its priors keep simple, is taken then.
 """
@@ -26,10 +29,11 @@ from .constant import Constant
 from .kernel.kernel import Kernel
 from .linear.linear import Linear
 from .process.process import Process
+from .process.promise import size_at_new_inputs
 
 __all__ = ["FEW", "cross_validated", "suits"]
 
-FEW = 100  # pairs below which no pair is held out
+FEW = 300  # pairs up to which no pair is held out
 COMPARED = 20  # pairs that can compare candidates
 FOLDS = 10
 
@@ -37,7 +41,7 @@ FOLDS = 10
 def suits(pairs: Pairs) -> bool:
     """Return whether a few independent pairs with few coordinates have outputs that are observed at the same nodes."""
     independent = len(np.unique(pairs.labels()))
-    return 3 < independent <= len(pairs) < FEW and Process.suits(pairs)
+    return 3 < independent <= len(pairs) <= FEW and Process.suits(pairs)
 
 
 def cross_validated(pairs: Pairs, terms: Terms, shared: Mapping[str, Any]) -> Choice:
@@ -68,9 +72,14 @@ def cross_validated(pairs: Pairs, terms: Terms, shared: Mapping[str, Any]) -> Ch
         trials.append(Trial(name, error, mean.describe(), seconds))
         terms.log(f"{name}: relative error {error:.3g} by cross-validation ({seconds:.0f} s)")
     best = equally_good(errors, pairs.labels())[0]
+    mean = candidates[best]
+    if isinstance(mean, Process):
+        ratio = size_at_new_inputs(mean, pairs, terms.seed)
+        trials = [replace(t, error=ratio * t.error) if t.name == best and t.error is not None else t for t in trials]
+        terms.log(f"{best}: relative error {ratio * errors[best].mean():.3g} expected for new inputs")
     exact = float(errors[best].mean(axis=0).max()) < EXACT
     reason = "it has the smallest error by cross-validation" if len(errors) > 1 else f"{len(pairs)} runs are too few to compare"
-    return Choice(candidates[best], tuple(replace(t, selected=t.name == best) for t in trials), _sentence(best, reason), exact)
+    return Choice(mean, tuple(replace(t, selected=t.name == best) for t in trials), _sentence(best, reason), exact)
 
 
 def _residuals(mean: Mean, pairs: Pairs, seed: int) -> Array:

@@ -54,7 +54,7 @@ def test_few_runs_are_not_compared():
     [
         (runs(SMOOTH), True),
         (runs(SMOOTH, np.zeros((24, 2))), False),  # no parameter varies: all inputs are equal
-        (runs(np.zeros((120, 10)), np.random.default_rng(0).normal(size=(120, 2))), False),
+        (runs(np.zeros((320, 10)), np.random.default_rng(0).normal(size=(320, 2))), False),
         (runs(SMOOTH, np.random.default_rng(0).normal(size=(24, 20))), False),
         (pairs_of(np.random.default_rng(0).normal(size=(24, 1, 40)), np.zeros((24, 1, 40)), X), False),
         (pairs_of(np.outer(X[:, 0], GRID)[:, None], np.zeros((24, 1, 10))), False),

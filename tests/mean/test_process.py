@@ -1,5 +1,6 @@
 """Gaussian processes of principal components: against textbook formulas, and what they find."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -63,6 +64,24 @@ def test_slopes_are_those_of_the_objective(k):
     at = HYPER.log[k] + 0.3
     error = check_grad(lambda x: objective(x[None], row)[0][0], lambda x: objective(x[None], row)[1][0], at, epsilon=1e-6)
     assert error < 1e-4 * np.abs(objective(at[None], row)[1]).max()
+
+
+def test_variance_is_exact_where_it_nearly_vanishes():
+    """Between close points of a smooth process, against 60 digits: cancellation must not make it zero or large."""
+    x, at = np.linspace(-1.5, 1.5, 12)[:, None], np.array([[0.0], [0.1], [1.4]])
+    hyper = Hyper(np.array([0]), np.log([[2.0, 1e-12]]))
+    mpmath.mp.dps = 60
+    nodes, new = [mpmath.mpf(float(v)) for v in x.ravel()], [mpmath.mpf(float(v)) for v in at.ravel()]
+
+    def kernel(p, q) -> mpmath.matrix:
+        return mpmath.matrix([[mpmath.exp(-(((s - t) / 2) ** 2) / 2) for t in q] for s in p])
+
+    inverse = (kernel(nodes, nodes) + mpmath.mpf(float(hyper.nugget[0])) * mpmath.eye(12)) ** -1
+    ones, k = mpmath.ones(12, 1), kernel(new, nodes)
+    level = (ones.T * inverse * ones)[0]
+    exact = [1 - (k[i, :] * inverse * k[i, :].T)[0] + (1 - (k[i, :] * inverse * ones)[0]) ** 2 / level for i in range(3)]
+    variance = Regression(x, np.zeros((12, 1)), hyper)(at)[1][:, 0]
+    assert np.allclose(variance, np.array(exact, dtype=float), rtol=1e-3)
 
 
 def test_marginal_likelihood_is_that_of_all_contrasts():
@@ -162,9 +181,8 @@ def test_residuals_of_many_runs_are_in_closed_form(monkeypatch):
     group = np.arange(30) // 3
     left = mean.residuals(a, u, x, group)
     fitted, out = mean._fitted, group == 4
-    centre, _ = Regression(fitted.coordinates(a, x)[~out], fitted.basis.numbers(u)[~out], fitted.hyper)(
-        fitted.coordinates(a, x)[out]
-    )
+    inputs = fitted.inputs(a, x)
+    centre, _ = Regression(inputs[~out], fitted.basis.numbers(u)[~out], fitted.hyper)(inputs[out])
     rest = np.abs(u - fitted.basis.restored(fitted.basis.numbers(u))).max()
     expected = u[out] - fitted.basis.restored(centre)
     assert np.allclose(left[out], expected, atol=3 * rest + 1e-9)

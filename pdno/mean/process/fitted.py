@@ -10,6 +10,7 @@ from ..._typing import Array, Floats
 from ...work.state import State
 from .components import Basis, Coordinates
 from .regression import Hyper, Regression, select
+from .warp import Warp, warped
 
 __all__ = ["Fitted"]
 
@@ -28,6 +29,7 @@ class Fitted:
 
     Args:
         coordinates: of inputs.
+        warp: their maps.
         basis: of outputs.
         hyper: hyper-parameters of the processes.
         x: coordinates of the runs, (run, coordinate).
@@ -36,6 +38,7 @@ class Fitted:
     """
 
     coordinates: Coordinates
+    warp: Warp
     basis: Basis
     hyper: Hyper
     x: Floats
@@ -48,7 +51,7 @@ class Fitted:
 
         Args:
             a, u, s: inputs, outputs and scalars.
-            start: whose coordinates are used, and whose hyper-parameters are refined.
+            start: whose coordinates are used, and whose maps and hyper-parameters are refined.
             roots: of the weights of the nodes of u, (node,), for principal components; default: those of `start`.
         """
         roots = roots if start is None else start.basis.roots
@@ -59,35 +62,48 @@ class Fitted:
         )
         basis = Basis.of(u, most if start is None else min(most, start.y.shape[1]), LEAST_SHARE, roots=roots)
         x, y = coordinates(a, s), basis.numbers(u)
-        hyper = select(x[:SELECTING], y[:SELECTING]) if start is None else start.hyper.first(y.shape[1])
+        if start is None:
+            some = select(x[:SELECTING], y[:SELECTING])
+            warp, hyper = warped(x[:SELECTING], y[:SELECTING], some)
+        else:
+            warp, hyper = start.warp, start.hyper.first(y.shape[1])
         if start is not None or n > SELECTING:
-            hyper = select(x[:REFINING], y[:REFINING], hyper, REFINING_STEPS)
+            warp, hyper = warped(x[:REFINING], y[:REFINING], hyper, warp.bend, REFINING_STEPS)
+        x = warp(x)
         left = np.square(u - basis.restored(y)).sum(axis=0) / max(n - 1 - y.shape[1], 1)
-        return cls(coordinates, basis, hyper, x, y, np.sqrt(left))
+        return cls(coordinates, warp, basis, hyper, x, y, np.sqrt(left))
 
     @cached_property
     def regression(self) -> Regression:
         """The processes."""
         return Regression(self.x, self.y, self.hyper)
 
+    def inputs(self, a: Array, s: Array) -> Floats:
+        """Return the mapped coordinates, (sample, coordinate)."""
+        return self.warp(self.coordinates(a, s))
+
     def __call__(self, a: Array, s: Array) -> Floats:
         """Return m(a)."""
-        return self.basis.restored(self.regression(self.coordinates(a, s))[0])
+        return self.basis.restored(self.regression(self.inputs(a, s))[0])
 
     def variances(self, a: Array, s: Array) -> tuple[Floats, Floats]:
         """Return the variances of the numbers by the nuggets and of their means, (component,) and (sample, component)."""
         size = self.regression.variance
-        return self.hyper.nugget * size, self.regression(self.coordinates(a, s))[1] * size
+        return self.hyper.nugget * size, self.regression(self.inputs(a, s))[1] * size
 
     def state(self) -> State:
         """Return all arrays, to be saved."""
         arrays = {"x": self.x, "y": self.y, "rest": self.rest, "kernel": self.hyper.kernel, "log": self.hyper.log}
-        return State({}, arrays, {"coordinates": self.coordinates.state(), "basis": self.basis.state()})
+        return State(
+            {}, arrays, {"coordinates": self.coordinates.state(), "warp": self.warp.state(), "basis": self.basis.state()}
+        )
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Restore what `state` returned."""
         arrays = {name: np.array(values) for name, values in state.arrays.items()}
         hyper = Hyper(arrays["kernel"].astype(np.int64), arrays["log"])
-        parts = Coordinates.from_state(state.parts["coordinates"]), Basis.from_state(state.parts["basis"])
-        return cls(*parts, hyper, arrays["x"], arrays["y"], arrays["rest"])
+        parts = state.parts
+        coordinates, warp = Coordinates.from_state(parts["coordinates"]), Warp.from_state(parts["warp"])
+        basis = Basis.from_state(parts["basis"])
+        return cls(coordinates, warp, basis, hyper, arrays["x"], arrays["y"], arrays["rest"])

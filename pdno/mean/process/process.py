@@ -4,8 +4,8 @@ r"""Principal components of the outputs, and a Gaussian process for the number o
 
 where φ_k are the leading components of the outputs by their own covariance, each channel in its own units, and each node of a
 mesh with its weight (`pdno.mean.process.components`), the coordinates x are the scalars and the leading components of the input
-field, and each process has a length for each coordinate, a nugget and a kernel of its own (`pdno.mean.process.regression`). The
-rest is what the components leave of the outputs.
+field, each mapped by a monotone function (`pdno.mean.process.warp`), and each process has a length for each coordinate, a
+nugget and a kernel of its own (`pdno.mean.process.regression`). The rest is what the components leave of the outputs.
 
 **Residuals.** Hyper-parameters and components that were selected on all runs have seen the run that is left out. Residuals of
 up to NESTED runs are therefore those of folds in which all are selected again; those of more runs are in closed form.
@@ -32,8 +32,10 @@ __all__ = ["Process"]
 MOST = 2000  # runs that are trained on
 FEWEST = 3  # runs
 MOST_COORDINATES = 12  # of inputs for which `suits` recommends it
-NESTED = 100  # runs up to which residuals are those of folds
+NESTED = 300  # runs up to which residuals are those of folds
 FOLDS = 20
+FEWER_FOLDS = 10  # of MANY runs and more
+MANY = 60
 
 
 class Process(Mean, Posterior, Componentwise):
@@ -88,10 +90,10 @@ class Process(Mean, Posterior, Componentwise):
         u: Array,
         scalars: Array | None = None,
         group: Ints | None = None,
-        count: int = FOLDS,
+        count: int = 0,
         seed: int = 0,
     ) -> Array:
-        """Return residuals of at least FOLDS folds, or in closed form for more than NESTED runs."""
+        """Return residuals of at least FOLDS or FEWER_FOLDS folds, or in closed form for more than NESTED runs."""
         if self._fitted is None:
             return self.fit(a, u, scalars, seed).residuals(a, u, scalars, group, count, seed)
         a, u, s = checked(a, u, scalars)
@@ -101,7 +103,7 @@ class Process(Mean, Posterior, Componentwise):
         if len(a) > min(NESTED, self.most):
             return self._closed_form(self._fitted, a, u, s, labels)
         values, self._left_out = np.empty(u.shape), np.zeros((len(a), self._fitted.y.shape[1]))
-        for kept, left in folds(len(a), max(count, FOLDS), labels, seed):
+        for kept, left in folds(len(a), max(count, FOLDS if len(a) < MANY else FEWER_FOLDS), labels, seed):
             copy = Fitted.of(a[kept], u[kept], s[kept], self._fitted)
             values[left] = u[left] - copy(a[left], s[left])
             std = np.sqrt(sum(copy.variances(a[left], s[left])))
@@ -110,7 +112,7 @@ class Process(Mean, Posterior, Componentwise):
 
     def _closed_form(self, fitted: Fitted, a: Floats, u: Floats, s: Floats, labels: Ints) -> Floats:
         """Return residuals without the pairs of the same label; pairs beyond `most` are predicted by the others."""
-        x, y = fitted.coordinates(a, s), fitted.basis.numbers(u)
+        x, y = fitted.inputs(a, s), fitted.basis.numbers(u)
         order = generator(0, "process", 1).permutation(int(labels.max()) + 1)
         some = order[: max(2, int((np.cumsum(np.bincount(labels)[order]) <= self.most).sum()))]
         kept = np.isin(labels, some)
@@ -142,7 +144,7 @@ class Process(Mean, Posterior, Componentwise):
         rows = np.argsort(-fitted.variances(fields, s)[1].mean(axis=0) * squares, kind="stable")[:most]
         some = Regression(fitted.x, fitted.y[:, rows], Hyper(fitted.hyper.kernel[rows], fitted.hyper.log[rows]))
         sizes = some.variance * squares[rows]
-        return some.joint(fitted.coordinates(fields, s)) * sizes[:, None, None], some.hyper.nugget * sizes
+        return some.joint(fitted.inputs(fields, s)) * sizes[:, None, None], some.hyper.nugget * sizes
 
     def components(self, a: Array, scalars: Array | None = None) -> Components:
         fitted, fields, s = self._inputs(a, scalars)

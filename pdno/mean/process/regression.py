@@ -92,14 +92,14 @@ class Regression:
         self.x, self.hyper, n = x, hyper, len(x)
         k = hyper.covariance(gaps_of(x, x))[0] if k is None else k
         k[:, np.arange(n), np.arange(n)] += hyper.nugget[:, None]
-        factor = torch.linalg.cholesky(torch.from_numpy(k))
-        self.inverse = torch.cholesky_inverse(factor).numpy()
+        self.factor = torch.linalg.cholesky(torch.from_numpy(k))
+        self.inverse = torch.cholesky_inverse(self.factor).numpy()
         self.ones = self.inverse.sum(axis=2)
         self.total = self.ones.sum(axis=1)
         self.level = (self.ones * y.T).sum(axis=1) / self.total
         self.weights = (self.inverse @ y.T[:, :, None])[..., 0] - self.level[:, None] * self.ones  # P y
         self.variance = np.maximum((self.weights * y.T).sum(axis=1), TINY) / (n - 1)
-        log_det = 2 * torch.diagonal(factor, dim1=1, dim2=2).log().sum(dim=1).numpy()
+        log_det = 2 * torch.diagonal(self.factor, dim1=1, dim2=2).log().sum(dim=1).numpy()
         self.cost = ((n - 1) * np.log(self.variance) + log_det + np.log(self.total)) / 2
 
     def sensitivity(self) -> Floats:
@@ -113,19 +113,22 @@ class Regression:
         size = max(1, BLOCK // max(1, self.ones.size))
         for rows in (slice(first, first + size) for first in range(0, len(x), size)):
             k, _ = self.hyper.covariance(gaps_of(x[rows], self.x))
-            solved = k @ self.inverse
-            lost = (1 - solved.sum(axis=2)) ** 2 / self.total[:, None] - (solved * k).sum(axis=2)
+            half = self._halved(k)
+            level = (1 - (k * self.ones[:, None]).sum(axis=2)) ** 2 / self.total[:, None]
             centre[rows] = (self.level[:, None] + (k @ self.weights[:, :, None])[..., 0]).T
-            variance[rows] = np.maximum(1 + lost, 0).T
+            variance[rows] = np.maximum(1 - np.square(half).sum(axis=1) + level, 0).T
         return centre, variance
 
     def joint(self, x: Floats) -> Floats:
         """Return the covariances of f at new inputs (row, coordinate), relative to s²: (process, row, row)."""
         k, _ = self.hyper.covariance(gaps_of(x, self.x))
-        solved = k @ self.inverse
-        lost = 1 - solved.sum(axis=2)
+        half, lost = self._halved(k), 1 - (k * self.ones[:, None]).sum(axis=2)
         own, _ = self.hyper.covariance(gaps_of(x, x))
-        return np.asarray(own - solved @ k.swapaxes(1, 2) + lost[:, :, None] * (lost / self.total[:, None])[:, None, :])
+        return np.asarray(own - half.swapaxes(1, 2) @ half + lost[:, :, None] * (lost / self.total[:, None])[:, None, :])
+
+    def _halved(self, k: Floats) -> Floats:
+        """Return L⁻¹kᵀ with K = LLᵀ, (process, n, row): its squares are exact where 1 − kᵀK⁻¹k is nearly 0."""
+        return np.asarray(torch.linalg.solve_triangular(self.factor, torch.from_numpy(k).mT, upper=False).numpy())
 
     def left_out(self, labels: Ints) -> tuple[Floats, Floats]:
         """Return residuals without the rows of the same label, and their standard deviations: (n, process) twice."""
@@ -140,13 +143,15 @@ class Regression:
         return residual, np.sqrt(variance)
 
 
-def objective_of(x: Floats, y: Floats, kernel: Ints) -> Objective:
+def objective_of(x: Floats, y: Floats, kernel: Ints, changes: Floats | None = None) -> Objective:
     """Return the function of log ℓ and log ν that is minimised: −log of the posterior density.
 
     Args:
         x: inputs, (n, coordinate).
         y: numbers, (n, process).
         kernel: number of κ of each function, (function,); function i is one of process i modulo the number of processes.
+        changes: derivatives of squared differences of coordinates, (coordinate, n, n); slopes then have further columns, one
+            for each.
     """
     d, gaps = x.shape[1], gaps_of(x, x)
     centre = np.array([*np.full(d, np.log(LENGTH * np.sqrt(d))), np.log(NUGGET)])
@@ -157,9 +162,12 @@ def objective_of(x: Floats, y: Floats, kernel: Ints) -> Objective:
         k, change = hyper.covariance(gaps)
         regression = Regression(x, y[:, rows % y.shape[1]], hyper, k)
         w = regression.sensitivity()
-        lengths = np.tensordot(w * change, gaps, axes=((1, 2), (1, 2))) * np.exp(-2 * log[:, :-1])
+        scaled, inverse = w * change, np.exp(-2 * log[:, :-1])
+        lengths = np.tensordot(scaled, gaps, axes=((1, 2), (1, 2))) * inverse
         nuggets = np.trace(w, axis1=1, axis2=2) * np.exp(log[:, -1])
         slope = np.concatenate([lengths, nuggets[:, None]], axis=1) / 2 + z / spread
+        if changes is not None:
+            slope = np.append(slope, np.tensordot(scaled, changes, axes=((1, 2), (1, 2))) * inverse / -4, axis=1)
         return regression.cost + (z**2).sum(axis=1) / 2, slope
 
     return objective

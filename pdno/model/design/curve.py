@@ -2,9 +2,11 @@ r"""How many more runs? The error of the mean model against the number of runs i
 
     e(n)² = c² + b² n^(−2α),        α ≥ 0.1,        b, c ≥ 0,
 
-where e(n)² is the mean squared error of refits on n of the runs, on the other runs. The floor c is what no number of runs will
-remove: noise, and what the mean model cannot represent. b² and c² are fitted by non-negative least squares of relative errors
-for each α of a grid, and the best α is taken. Standard errors are those of fits to resampled repetitions (bootstrap).
+where e(n)² is the mean squared error of refits on n of the runs, on the other runs, and that of the model itself is its
+cross-validated one. The floor c is what no number of runs will remove: noise, and what the mean model cannot represent. b² and
+c² are fitted by non-negative least squares of relative errors to geometric means over refits (a few large errors would dominate
+arithmetic ones) for each α of a grid, and the best α is taken. The law is then scaled to the cross-validated error, for which
+all runs are tested. Standard errors are those of fits to resampled repetitions and runs (bootstrap).
 """
 
 import time
@@ -20,23 +22,25 @@ from ...data.pairs import Dataset, Pairs
 from ...draw import generator
 from ...errors import UserError
 from ...learning.budget import Terms
-from ...mean.base import Mean
+from ...mean.base import Mean, out_of_fold
 from ...mean.constant import Constant
 from ...mean.kernel.kernel import Kernel
 from ...mean.linear.linear import Linear
 from ...mean.process.process import Process
+from ...mean.process.promise import size_at_new_inputs
 from ..surrogate import Surrogate
 
 __all__ = ["LearningCurve", "PowerLaw", "fit_power_law", "has_cheap_refits", "learning_curve"]
 
 CHEAP = (Constant, Linear, Kernel, Process)  # means whose training is in closed form, or nearly so
-FRACTIONS = (0.15, 0.25, 0.4, 0.6, 0.8)  # of the runs, that refits are trained on
+FRACTIONS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)  # of the runs, that refits are trained on
 FEWEST = 4  # runs that a refit is trained on
 FEWEST_RUNS = 12
 REPETITIONS = 8
 SCORED = 200  # largest number of runs on which a refit is scored
 RESAMPLED = 100  # fits from which standard errors are estimated
-EXPONENTS = np.geomspace(0.1, 2.0, 25)  # α, between which the best is looked for
+TINY = 1e-150
+EXPONENTS = np.geomspace(0.1, 3.0, 30)  # α, between which the best is looked for
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class LearningCurve:
     Args:
         runs: n of each size of refits, (size,).
         errors: root mean square error of each refit, (repetition, size), in units of u.
+        present: cross-validated root mean square error of the model.
         trained: number of runs that the model itself was trained on.
         spread: root mean square deviation of outputs from their average, in units of u.
         law: e(n).
@@ -67,6 +72,7 @@ class LearningCurve:
 
     runs: Ints
     errors: Floats
+    present: float
     trained: int
     spread: float
     law: PowerLaw
@@ -136,14 +142,35 @@ def learning_curve(
         errors.append([_error(mean, pairs, labels, order, n, seed) for n in sizes])
         if time.monotonic() - begin > seconds * (repetition + 1) / (repetition + 2):
             break
-    squares = np.square(errors)
-    law = fit_power_law(sizes, squares.mean(axis=0))
-    rows = generator(seed, "learning curve", -1).integers(len(errors), size=(RESAMPLED, len(errors)))
-    fits = [fit_power_law(sizes, squares[row].mean(axis=0)) for row in rows]
-    several = PowerLaw(*(np.array([getattr(fit, name) for fit in fits]) for name in ("floor", "factor", "exponent")))
-    u = pairs.filled
+    own = _cross_validated(mean, pairs, seed)
+    rng, every = generator(seed, "learning curve", -1), np.array(errors)
+    draws = [[rng.integers(len(part), size=len(part)) for part in (every, own)] for _ in range(RESAMPLED)]
+    fits = [_fitted(sizes, every[rows], independent, float(own[some].mean())) for rows, some in draws]
+    resampled = PowerLaw(*(np.array([getattr(fit, name) for fit in fits]) for name in ("floor", "factor", "exponent")))
+    u, present = pairs.filled, float(np.sqrt(own.mean()))
+    spread = float(np.sqrt(np.square(u - u.mean(axis=0)).mean()))
+    law = _fitted(sizes, every, independent, float(own.mean()))
     trained = int(model.provenance.get("pairs", len(pairs)))
-    return LearningCurve(sizes, np.array(errors), trained, float(np.sqrt(np.square(u - u.mean(axis=0)).mean())), law, several)
+    return LearningCurve(sizes, every, present, trained, spread, law, resampled)
+
+
+def _cross_validated(mean: Mean, pairs: Pairs, seed: int) -> Floats:
+    """Return squared errors of the mean without each run, of the size that new inputs will show, (run,)."""
+    copy = deepcopy(mean)
+    squares = np.square(out_of_fold(copy, pairs, pairs.shared_labels(), seed))
+    if pairs.mask is not None:
+        observed = np.maximum(pairs.mask.reshape(len(pairs), -1).sum(axis=1), 1)
+        return np.asarray(np.where(pairs.mask, squares, 0.0).reshape(len(pairs), -1).sum(axis=1) / observed)
+    ratio = size_at_new_inputs(copy, pairs, seed) if isinstance(copy, Process) else 1.0
+    return np.asarray(ratio**2 * squares.reshape(len(pairs), -1).mean(axis=1))
+
+
+def _fitted(sizes: Ints, errors: Floats, runs: int, square: float) -> PowerLaw:
+    """Fit e(n) to errors of refits, (repetition, size), and to the mean square for all runs, which it is then scaled to."""
+    squares = np.exp(2 * np.log(np.maximum(errors, TINY)).mean(axis=0))
+    law = fit_power_law(np.append(sizes, runs), np.append(squares, square))
+    scale = np.sqrt(square) / max(float(law(runs)), TINY)
+    return PowerLaw(law.floor * scale, law.factor * scale, law.exponent)
 
 
 def fit_power_law(runs: Ints, squares: Floats) -> PowerLaw:
@@ -153,7 +180,7 @@ def fit_power_law(runs: Ints, squares: Floats) -> PowerLaw:
     >>> round(float(law.floor), 2), round(float(law(160)), 3)
     (0.3, 0.339)
     """
-    if not squares.all():  # no error at all
+    if squares.min() <= TINY**2:  # no error at all
         return PowerLaw(np.zeros(()), np.zeros(()), np.ones(()))
 
     def solved(exponent: float) -> tuple[Floats, float]:
