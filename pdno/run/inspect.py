@@ -66,7 +66,7 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
         console.print("The file is large: ranges (≈) and findings are those of rows from its beginning, middle and end.")
     for note in (*file.notes, *_types(file)):
         console.print(f"note: {note}", soft_wrap=True, markup=False)
-    selection = table_in(path) if selection is None else selection
+    selection = table_in(path) or _only_table(console, file) if selection is None else selection
     table = None if selection is None or selection.parameters is None else read_parameters(selection.parameters)
     chosen = _choose(console, file, selection, 0 if table is None else len(table))
     if chosen is None:
@@ -266,6 +266,15 @@ def _ambiguous(file: Contents, selection: Selection | None, rows: int) -> str:
         f"  pdno inspect {name} --a NAME --u NAME --dims {'x,sample' if samples_last(file) else 'sample,x'}\n"
         f"{found}:\n  pdno inspect {name} --parameters {table}"
     )
+
+
+def _only_table(console: Console, file: Contents) -> Selection | None:
+    """Return the only table beside a file that has no pair of arrays, and print that it is used; None if there is none."""
+    if complete(file, None, 0) is not None or len(beside := _tables_beside(file)) != 1:
+        return None
+    table = str(beside[0])
+    console.print(f"Parameters: {table}, which has as many rows as an array has samples", soft_wrap=True, markup=False)
+    return Selection(parameters=table)
 
 
 def _tables_beside(file: Contents) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -44,14 +45,22 @@ def suggested(printed: str, command: str) -> str:
     return shlex.join(shlex.split(line.partition(f"pdno {command}")[2].partition("  #")[0]))
 
 
-def test_inspect_finds_the_table_and_prints_the_command_that_trains(trained, monkeypatch, capsys) -> None:
+def test_inspect_uses_the_only_table_that_fits_and_prints_the_command_that_trains(trained, monkeypatch, capsys) -> None:
     monkeypatch.chdir(trained)
-    hint = suggested(output(capsys, "inspect more.npz"), "inspect more.npz --parameters")
-    assert hint == "more.csv"
-    printed = output(capsys, "inspect more.npz --parameters more.csv")
+    printed = output(capsys, "inspect more.npz")
+    assert "Parameters: more.csv, which has as many rows as an array has samples" in printed
     assert re.search(r"speed \[m/s\] +0\.\d+ +0\.\d+ +0\.\d+ +12", printed)
     assert "same value everywhere" not in printed
     assert suggested(printed, "train") == "more.npz --u flow --parameters more.csv --out more-run"
+
+
+def test_inspect_suggests_one_of_several_tables(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("runs", 12)
+    Path("other.csv").write_text(Path("runs.csv").read_text())
+    hint = suggested(output(capsys, "inspect runs.npz"), "inspect runs.npz --parameters")
+    assert hint == "other.csv"
+    assert suggested(output(capsys, f"inspect runs.npz --parameters {hint}"), "train")
 
 
 def test_training_suggests_the_report_which_names_the_parameters(trained, monkeypatch, capsys) -> None:
