@@ -55,10 +55,10 @@ def measure(name: str, runs: int, seed: int, method: str) -> tuple[dict[str, flo
     new, truth = test_runs(name)
     begin, summary, extra = process_time(), [], {}
     if method == "pdno":
-        model = pdno.PDNO(budget=BUDGET).fit(None, u, scalars=x, dims=_dims(u), seed=seed, progress=False)
+        model = pdno.PDNO(budget=BUDGET).fit(None, u, scalars=x, dims=dims(u), seed=seed, progress=False)
         seconds, summary = process_time() - begin, model.fit_summary
         members = np.asarray(model.sample(np.zeros(truth.shape), MEMBERS, scalars=new, seed=seed))
-        extra = _errors(model, u, new, truth)
+        extra = errors(model, u, new, truth)
         if runs in FORECAST:
             extra["forecast_rmse"] = _forecast(model, x, u) / float(u.std())
     else:
@@ -69,15 +69,16 @@ def measure(name: str, runs: int, seed: int, method: str) -> tuple[dict[str, flo
     return {**scores(members[some], truth[some]), **extra, "largest_std": largest_std(members, u)}, summary, seconds
 
 
-def _dims(u: Floats) -> str:
+def dims(u: Floats) -> str:
+    """Return the names of the axes of fields."""
     return f"sample,{','.join('xy'[: u.ndim - 1])}"
 
 
-def _errors(model: pdno.PDNO, u: Floats, new: Floats, truth: Floats) -> dict[str, float]:
+def errors(model: pdno.PDNO, u: Floats, new: Floats, truth: Floats) -> dict[str, float]:
     """Return the error of the mean, relative to that of the training mean, the promised one, and the root mean square."""
-    errors = np.asarray(model.mean(np.zeros(truth.shape), scalars=new)) - truth
-    values = {"error": np.abs(errors).mean() / np.abs(truth - u.mean(axis=0)).mean()}
-    values["rmse"] = np.sqrt(np.square(errors).mean()) / truth.std()
+    difference = np.asarray(model.mean(np.zeros(truth.shape), scalars=new)) - truth
+    values = {"error": np.abs(difference).mean() / np.abs(truth - u.mean(axis=0)).mean()}
+    values["rmse"] = np.sqrt(np.square(difference).mean()) / truth.std()
     promised = next((trial.error for trial in model.leaderboard if trial.selected), None)
     return {key: float(value) for key, value in values.items()} | ({} if promised is None else {"promised_error": promised})
 

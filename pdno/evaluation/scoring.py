@@ -105,7 +105,8 @@ def evaluate(
     Args:
         model: any model or baseline.
         data: test pairs, or a Dataset with them. Of a Dataset, validation pairs serve for conformal calibration, training pairs
-            for scores of unconditional predictions, and the equation, if there is one, for residuals.
+            for scores of unconditional predictions, and the equation, if there is one, for residuals. Validation pairs are not
+            used if the model was selected by cross-validation, because it was trained on them.
         members: number of members for each input.
         seed: of the members.
         calibrate: maximum number of validation pairs for conformal calibration, one of each group; 0 for none.
@@ -126,7 +127,8 @@ def evaluate(
     if trained_on := _trained_on(model, test):
         text = f"the model was trained or validated on {trained_on} of these {len(test)} test inputs: scores are optimistic"
         warnings.warn(f"{text}; pass held-out pairs", stacklevel=2)
-    held_out = _for_calibration(dataset.validation, calibrate) if dataset.validation and calibrate > 0 else None
+    crossed = model.provenance.get("cross_validated", False)  # and so trained on validation pairs
+    held_out = _for_calibration(dataset.validation, calibrate) if dataset.validation and calibrate > 0 and not crossed else None
     calibration = None if held_out is None else _checked(model, held_out, "validation")
     if isinstance(members, bool) or (members < MIN_MEMBERS and not model.deterministic):
         raise UserError(f"members = {members}: 90 % intervals require at least {MIN_MEMBERS}")
@@ -292,11 +294,12 @@ def _metadata(
     model: Forecaster, data: Dataset, e: EnsembleSummary, pairs: int, sampling: dict[str, Any], groups: Ints | None
 ) -> dict[str, Any]:
     """Return what the scores refer to; `pairs` is the number of calibration pairs."""
+    crossed = model.provenance.get("cross_validated", False)
     return {
         "data": str(data.provenance.get("name", "pairs")),
         "noise": data.provenance.get("noise"),
         "grid": "x".join(map(str, data.test.u.shape[2:])),
-        "train": len(data.train) or model.provenance.get("pairs"),
+        "train": len(data.train) if data.train and not crossed else model.provenance.get("pairs"),
         "inputs": len(data.test),
         "independent": len(data.test) if groups is None else len(np.unique(groups)),
         "calibration_pairs": pairs,

@@ -167,8 +167,10 @@ class PDNO(Surrogate):
         if self.mean_model is None and law in ("auto", Diffused.name):
             return self._learn_without_mean(pairs, held_out, spaces, elements, terms)
         gaussian = Gaussian(self.residual_scale, self.diffusion.schedule.n_steps - self.reverse.t_start)
-        search = Search(pairs, held_out, spaces, elements, terms, gaussian, self._diffused())
-        choice, selected = search.run(self._mean, law, self._shared, self._plan(pairs, spaces, terms))
+        search = Search(pairs, held_out, spaces, elements, terms, gaussian, self._diffused()).joined(self._mean, law)
+        choice, selected = search.run(self._mean, law, self._shared, self._plan(search.pairs, spaces, terms))
+        given, pairs = pairs, search.pairs
+        updates = sum(network.updates for network in selected.networks)
         noise = replicate_noise(pairs.fingerprints(), pairs.filled, pairs.mask)
         remarks = [] if noise is None or pairs.mask is not None else [_noise_share(noise, pairs)]
         return Law(
@@ -180,7 +182,7 @@ class PDNO(Surrogate):
             leaderboard=choice.trials,
             summary=(f"{choice.reason}. {choice.mean.describe()}", *remarks, *selected.summary),
             history=tuple(row for network in selected.networks for row in network.history),  # also of one that was not selected
-            provenance={"updates": sum(network.updates for network in selected.networks)},
+            provenance={"updates": updates, "pairs": len(pairs), "cross_validated": pairs is not given},
         )
 
     def _learn_without_mean(

@@ -85,8 +85,8 @@ class Search:
             shared: symmetries and kinds of axes, for all means.
             plan: what two runs must share for one to resume with the mean of the other.
         """
-        if mean == law == "auto" and (few := self._joined()) is not None:
-            return few._crossed(shared, plan)
+        if self.held_out is None and self._is_crossed(mean, law):
+            return self._crossed(shared, plan)
         terms, choice = self.terms, self._resumed(plan)
         if choice is None and mean == law == "auto" and self.held_out:
             return self._both(self.held_out, shared, plan)
@@ -100,13 +100,21 @@ class Search:
             selected = choose_law(law, residuals, self.gaussian, self.diffused, terms)
         return choice, replace(selected, summary=[*selected.summary, *remarks])
 
-    def _joined(self) -> "Search | None":
-        """Return the search with no held-out pairs, which are trained on as well, if there are few runs with few parameters."""
+    def joined(self, mean: Any, law: Any) -> "Search":
+        """Return the search with held-out pairs among the training pairs, if all is selected by cross-validation; else itself.
+
+        Args:
+            mean, law: as in `run`.
+        """
         parts = [part.xarray for part in (self.pairs, self.held_out) if part is not None]
         if len({tuple(sorted(map(str, part.data_vars))) for part in parts}) > 1:
-            return None
-        pairs = Pairs(xr.concat(parts, SAMPLE))
-        return replace(self, pairs=pairs, held_out=None) if suits(pairs) else None
+            return self
+        few = replace(self, pairs=Pairs(xr.concat(parts, SAMPLE)), held_out=None)
+        return few if few._is_crossed(mean, law) else self
+
+    def _is_crossed(self, mean: Any, law: Any) -> bool:
+        """Return whether mean and law are selected by cross-validation: there are few runs with few parameters."""
+        return isinstance(mean, str) and isinstance(law, str) and mean == law == "auto" and suits(self.pairs)
 
     def _crossed(self, shared: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[Choice, LawChoice]:
         """Select mean and law by cross-validation."""

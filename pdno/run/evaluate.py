@@ -79,7 +79,7 @@ def evaluate_run(
     if own and selection is not None:
         raise UserError(f"{config.data.file} is the training data of {run}, whose arrays are recorded; omit --a and --u")
     folder = results_folder(run, file, split) if out is None else out
-    data, omitted = (_own(run, split), 0) if file is None or own else _other(run, file, selection, config, model)
+    data, omitted = (_own(run, split, model), 0) if file is None or own else _other(run, file, selection, config, model)
     members = _members(model, data.test, seed, **sampling) if members == "auto" else members
     if not model.deterministic:
         tell(f"drawing {members} members for each test input and for up to {calibrate} validation inputs")
@@ -192,8 +192,10 @@ def _train_command(run: Path, config: Config, model: Surrogate) -> str:
     return join(["pdno", "train", data.file, *options])
 
 
-def _own(run: Path, split: str) -> Dataset:
+def _own(run: Path, split: str, model: Surrogate) -> Dataset:
     """Return the data of the run with this split as test pairs."""
+    if split == "validation" and model.provenance.get("cross_validated"):
+        raise UserError(f"{run} was selected by cross-validation and trained on its validation pairs; choose --split test")
     if split not in ("test", "validation"):
         raise UserError(f"--split {split}: models are evaluated on held-out pairs; choose test or validation")
     data = data_of(run)

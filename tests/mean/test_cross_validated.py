@@ -71,7 +71,7 @@ def test_the_default_trains_on_all_runs_and_covers():
     x = rng.uniform(-1, 1, (24, 2))
     model = pdno.PDNO(budget=60).fit(None, fronts(x), scalars=x, dims="sample,x", progress=False)
     assert (model.fitted.mean.name, model.fitted.residual.name) == ("process", "posterior")
-    assert len(model.fitted.mean._fitted.x) == 24  # no pair is held out
+    assert len(model.fitted.mean._fitted.x) == model.provenance["pairs"] == 24  # no pair is held out
     new = rng.uniform(-1, 1, (50, 2))
     truth = fronts(new)
     pred = model.predict(np.zeros((50, 10)), 100, scalars=new, progress=False)
@@ -81,8 +81,19 @@ def test_the_default_trains_on_all_runs_and_covers():
     assert pred.epistemic_std.shape == truth.shape
 
 
+def test_runs_that_were_trained_on_do_not_calibrate_conformal_intervals():
+    x = np.random.default_rng(3).uniform(-1, 1, (110, 2))
+    pairs = runs(x @ np.ones((2, 10)) + 0.1 * np.random.default_rng(4).normal(size=(110, 10)), x)
+    data = pdno.Dataset(pairs, pairs[:0], {"name": "runs"}).split(0.1, 0.1)
+    model = pdno.PDNO(mean="linear", law="gaussian").learn(data.train, data.validation, progress=False)
+    assert pdno.evaluate(model, data, members=20, progress=False).conformal
+    model.annotate(cross_validated=True, pairs=99)
+    e = pdno.evaluate(model, data, members=20, progress=False)
+    assert (e.conformal, e.metadata["train"]) == ({}, 99)
+
+
 def test_other_data_are_searched_as_before(tiny_search):
-    assert tiny_search._joined() is None
+    assert tiny_search.joined("auto", "auto") is tiny_search
 
 
 @pytest.fixture
