@@ -7,12 +7,13 @@ import numpy as np
 __all__ = ["TABLES"]
 
 NEAR = 1.05  # ratio of the CRPS to the best one, that counts as equal
-MOST_RATIO = 1.3  # of the CRPS to the best one
 COVERAGE = (0.85, 0.95)  # aim of the average coverage of 90 % intervals
 FEW_COVERAGE = (0.85, 0.97)  # likewise, of very few runs
 LEAST_DECILE = 0.6  # aim of the lowest decile of the coverage of single inputs
-PROMISED = 0.25  # aim of the relative difference of the promised error from the realised one
+PROMISED = 0.25  # aim of the relative difference of the promised error, and of a forecast, from the realised one
 FEWEST = 20  # runs from which methods are compared
+FEWEST_HONEST = 40  # runs from which predicted standard deviations are bounded
+QUICK = 80  # runs up to which the median training time is taken
 
 Table = tuple[list[list[str]], str]
 Values = dict[tuple[str, int], dict[tuple[str, str], list[float]]]
@@ -32,10 +33,11 @@ def _values(contents: dict[str, Any]) -> Values:
 def runs(contents: dict[str, Any]) -> Table:
     """Return the table of the default and the best textbook emulator, averages over designs."""
     headings = ["problem", "runs", "designs", "CRPS", "CRPS / best other", "best other", "90 % coverage", "lowest decile"]
-    lines = [[*headings, "error, promised / realised", "training time (s)"]]
-    counts = dict.fromkeys(("near", "covered", "decile", "promised"), 0)
-    ratios = []
-    for (test, train), own in _values(contents).items():
+    lines = [[*headings, "error, promised / realised", "error with twice the runs, forecast / realised", "training time (s)"]]
+    counts = dict.fromkeys(("near", "covered", "decile", "promised", "forecast", "forecasts"), 0)
+    ratios, seconds, largest = [], [], 0.0
+    settings = _values(contents)
+    for (test, train), own in settings.items():
         if train < FEWEST or ("pdno", "crps") not in own:
             continue
         mean = {key: float(np.mean(values)) for key, values in own.items()}
@@ -51,14 +53,56 @@ def runs(contents: dict[str, Any]) -> Table:
         counts["covered"] += COVERAGE[0] <= coverage <= COVERAGE[1]
         counts["decile"] += decile >= LEAST_DECILE
         counts["promised"] += abs(promised - 1) <= PROMISED
-        cells = [f"{mean['pdno', 'crps']:.4f}", f"{ratio:.2f}", best, f"{coverage:.3f}", f"{decile:.2f}", f"{promised:.2f}"]
-        lines.append([test, str(train), str(len(own["pdno", "crps"])), *cells, f"{mean['pdno', 'seconds']:.1f}"])
+        forecast = _forecast(settings, test, train)
+        counts["forecast"] += abs(forecast - 1) <= PROMISED
+        counts["forecasts"] += bool(np.isfinite(forecast))
+        largest = max(largest, *own["pdno", "largest_std"]) if train >= FEWEST_HONEST else largest
+        seconds += own["pdno", "seconds"] if train <= QUICK else []
+        cells = [_digits(mean["pdno", "crps"]), f"{ratio:.2f}", best, f"{coverage:.3f}", f"{decile:.2f}", f"{promised:.2f}"]
+        cells += [f"{forecast:.2f}" if np.isfinite(forecast) else "", f"{mean['pdno', 'seconds']:.1f}"]
+        lines.append([test, str(train), str(len(own["pdno", "crps"])), *cells])
     total = len(ratios)
     note = (
         f"In {counts['near']} of {total} settings the CRPS is the best or within 5 % of it, and at most "
         f"{max(ratios, default=0):.2f} times the best. The average coverage is from 85 to 95 % in {counts['covered']}, "
         f"the lowest decile at least 0.6 in {counts['decile']}, and the promised error within 25 % of the realised one in "
-        f"{counts['promised']}."
+        f"{counts['promised']}. The forecast of the error with twice the runs is within 25 % of the realised one in "
+        f"{counts['forecast']} of {counts['forecasts']}. From {FEWEST_HONEST} runs, the largest predicted standard deviation "
+        f"is {largest:.2f} times the largest deviation of a training run from their average. The median training time up to "
+        f"{QUICK} runs is {np.median(seconds) if seconds else np.nan:.1f} s of one core."
+    )
+    return lines, note
+
+
+def _forecast(settings: Values, test: str, train: int) -> float:
+    """Return the forecast of the root mean square error with twice the runs / the realised one; NaN if there is none."""
+    now, later = settings[test, train], settings.get((test, 2 * train), {})
+    if ("pdno", "forecast_rmse") not in now or ("pdno", "rmse") not in later:
+        return float("nan")
+    return float(np.mean(now["pdno", "forecast_rmse"]) / np.mean(later["pdno", "rmse"]))
+
+
+def _digits(value: float) -> str:
+    """Return a number with four decimals, or two significant digits if it is smaller."""
+    return f"{value:.4f}" if value >= 0.001 else f"{value:.1e}"
+
+
+def suggest(contents: dict[str, Any]) -> Table:
+    """Return the table of suggested and random runs, averages over designs."""
+    lines = [
+        ["problem", "runs", "designs", "error, random", "error, suggested", "suggested / random", "90 % coverage, suggested"]
+    ]
+    ratios, coverages = [], []
+    for (test, train), own in _values(contents).items():
+        random, chosen = (float(np.mean(own[method, "rmse"])) for method in ("random", "suggest"))
+        ratios.append(chosen / random)
+        coverages.append(float(np.mean(own["suggest", "coverage_90"])))
+        cells = [_digits(random), _digits(chosen), f"{ratios[-1]:.2f}", f"{coverages[-1]:.3f}"]
+        lines.append([test, str(train), str(len(own["suggest", "rmse"])), *cells])
+    inside = sum(COVERAGE[0] <= coverage <= COVERAGE[1] for coverage in coverages)
+    note = (
+        f"The median ratio is {np.median(ratios):.2f}, and the average coverage is from 85 to 95 % in {inside} of "
+        f"{len(ratios)} problems."
     )
     return lines, note
 
@@ -78,4 +122,4 @@ def few(contents: dict[str, Any]) -> Table:
     return lines, ""
 
 
-TABLES = {"results/runs.json": runs, "results/runs.json few": few}
+TABLES = {"results/runs.json": runs, "results/runs.json few": few, "results/suggest.json": suggest}

@@ -2,8 +2,8 @@ r"""Gaussian processes of many numbers on the same inputs x, each with a length 
 
     y_i = β + f(x_i) + ε_i,    f ~ GP(0, s²κ),    ε ~ N(0, s²ν),    κ = κ(q),    q(x, x') = Σ_p (x_p − x'_p)²/ℓ_p²,
 
-where κ is exp(−q/2) ("gaussian") or (1 + r + r²/3) exp(−r) with r² = 5q ("matern52"), and β and log s² have flat priors. With
-K = κ(x, x) + ν and P = K⁻¹ − K⁻¹1 (1ᵀK⁻¹1)⁻¹ 1ᵀK⁻¹,
+where κ is exp(−q/2) ("gaussian"), (1 + r + r²/3) exp(−r) with r² = 5q ("matern52") or, for outputs that jump, exp(−√q)
+("exponential"), and β and log s² have flat priors. With K = κ(x, x) + ν and P = K⁻¹ − K⁻¹1 (1ᵀK⁻¹1)⁻¹ 1ᵀK⁻¹,
 
     s² = yᵀPy/(n − 1),        −log p(y | ℓ, ν) = ½ ((n − 1) log s² + log|K| + log 1ᵀK⁻¹1) + const.,
 
@@ -25,15 +25,39 @@ from .minimise import Objective, minimise
 
 __all__ = ["KERNELS", "Hyper", "Regression", "gaps_of", "objective_of", "select"]
 
-KERNELS = ("gaussian", "matern52")
 BLOCK = 2**22  # numbers of matrices that a prediction works on at a time
 LENGTH = 2.0  # median of the prior of lengths, times the root of the number of coordinates, which have unit variance
 LENGTH_SPREAD = 1.2  # standard deviation of the logarithm of lengths
 NUGGET = 1e-4  # median of the prior of ν
 NUGGET_SPREAD = 4.0  # standard deviation of log ν
 LEAST_NUGGET = 1e-9
+ROUGH = 2.0  # −log of the prior probability of the exponential kernel, which can take noise for a process
 STARTS = ((0.5, 1e-2), (2.0, 1e-4))  # lengths, times the root of the number of coordinates, and ν, where searches start
 TINY = 1e-300
+SHORT = 1e-6  # distance below which the slope of the exponential kernel is bounded
+
+
+def gaussian(q: Floats) -> tuple[Floats, Floats]:
+    """Return κ and −2 dκ/dq."""
+    k = np.exp(-q / 2)
+    return k, k
+
+
+def matern52(q: Floats) -> tuple[Floats, Floats]:
+    """Return κ and −2 dκ/dq."""
+    r = np.sqrt(5 * q)
+    decay = np.exp(-r)
+    return (1 + r + r**2 / 3) * decay, 5 / 3 * (1 + r) * decay
+
+
+def exponential(q: Floats) -> tuple[Floats, Floats]:
+    """Return κ and −2 dκ/dq."""
+    r = np.sqrt(q)
+    k = np.exp(-r)
+    return k, k / np.maximum(r, SHORT)
+
+
+KERNELS = {"gaussian": gaussian, "matern52": matern52, "exponential": exponential}  # from smooth to rough
 
 
 class Hyper(NamedTuple):
@@ -60,11 +84,9 @@ class Hyper(NamedTuple):
         """Return κ and −2 dκ/dq for squared differences (coordinate, row, row): (process, row, row)."""
         q = np.tensordot(np.exp(-2 * self.log[:, :-1]), gaps, axes=1)
         k, slope = np.empty(q.shape), np.empty(q.shape)
-        smooth = self.kernel == 0
-        k[smooth] = slope[smooth] = np.exp(-q[smooth] / 2)
-        r = np.sqrt(5 * q[~smooth])
-        decay = np.exp(-r)
-        k[~smooth], slope[~smooth] = (1 + r + r**2 / 3) * decay, 5 / 3 * (1 + r) * decay
+        for number, kernel in enumerate(KERNELS.values()):
+            some = self.kernel == number
+            k[some], slope[some] = kernel(q[some])
         return k, slope
 
 
@@ -190,5 +212,6 @@ def select(x: Floats, y: Floats, start: Hyper | None = None, steps: int = 60) ->
         kernels = np.repeat(np.arange(len(KERNELS)), len(STARTS))
         start = Hyper(np.repeat(kernels, count), np.repeat(logs * len(KERNELS), count, axis=0))
     log, value = minimise(objective_of(x, y, start.kernel), start.log, steps)
+    value = value + np.where(start.kernel == list(KERNELS).index("exponential"), ROUGH, 0.0)
     best = value.reshape(-1, count).argmin(axis=0) * count + np.arange(count)
     return Hyper(start.kernel[best], log[best])

@@ -62,7 +62,7 @@ class Belief:
         x = Coordinates.of(fields, numbers)(fields, numbers)
         new, known, spread = x[: len(a)], x[len(a) :], _spread(law, a, scalars)
         lengths = np.full(x.shape[1], LENGTH * np.sqrt(x.shape[1]))
-        hyper = Hyper(np.array([KERNELS.index("matern52")]), np.log([[*lengths, NUGGET]]))
+        hyper = Hyper(np.array([list(KERNELS).index("matern52")]), np.log([[*lengths, NUGGET]]))
         prior = hyper.covariance(gaps_of(new, new))[0]
         correlation = Regression(known, np.zeros((len(known), 1)), hyper).joint(new) if len(known) > 1 else prior
         return cls(correlation * np.outer(spread, spread), NUGGET * np.mean(spread**2, keepdims=True))
