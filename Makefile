@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-list bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing statistics mutants browser coverage clean
+.PHONY: help setup demo test slow lint types check format bench bench-smoke bench-list bench-cpu bench-elliptic1d bench-calibration bench-means bench-accuracy bench-auto bench-budget bench-few bench-runs bench-suggest bench-laws bench-laws-2d bench-darcy-noise bench-physics bench-purenoise bench-mixture bench-steps bench-functional bench-cascade bench-meshes bench-triangulations bench-drawing statistics mutants browser coverage clean
 
 help:  ## list all targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -86,6 +86,10 @@ bench-few: $(READY)  ## small data sets, the default and textbook methods, half 
 
 bench-runs: $(READY)  ## few runs of simulations with a few parameters, the default and textbook emulators, an hour; ONLY='NAME …', RUNS='20 40', SEEDS=3, METHODS='NAME …', AGAIN=1
 	$(BIN)/python -m benchmarks.runs $(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(METHODS),--methods $(METHODS)) $(if $(AGAIN),--again)
+	$(BIN)/python -m benchmarks.tables
+
+bench-suggest: $(READY)  ## suggested and random runs of the same simulations, a quarter of an hour; ONLY='NAME …', SEEDS=2, AGAIN=1
+	$(BIN)/python -m benchmarks.suggest $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(AGAIN),--again)
 	$(BIN)/python -m benchmarks.tables
 
 bench-mixture: $(READY)  ## sample mixtures with the exact score in 128² nodes, ten minutes; update results/ and docs/
