@@ -11,6 +11,7 @@ from .style import Theme, band, curve, keys, sheet, themed, tidy
 __all__ = ["learning", "responses"]
 
 COLUMNS = 3  # of the figure of responses
+DECADE = 10.0  # the band of a learning curve ends at an error that is lower by this factor
 
 
 @themed
@@ -56,11 +57,11 @@ def learning(
     each, (n, centre, error) = axes[0, 0], (np.asarray(x, dtype=np.float64) for x in fit)
     for row in np.atleast_2d(errors):
         curve(each, runs, row, 1, "refits", linestyle="", marker=".", markersize=4)
-    band(each, n, np.maximum(centre - error, 0), centre + error, 0, "± standard error")
+    band(each, n, np.maximum(centre - error, centre / DECADE), centre + error, 0, "± standard error")
     curve(each, n, centre, 0, "power law with a floor")
     if floor > 0:
         each.axhline(floor, linestyle=":", linewidth=1, color="gray", label="floor")
-    each.set(xscale="log")
+    each.set(xscale="log", yscale="log" if np.min(errors) > 0 and centre.min() > 0 else "linear")
     tidy(each, None, xlabel="runs", ylabel="root mean square error")
     keys(figure, axes[0])
     return figure

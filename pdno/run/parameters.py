@@ -95,7 +95,8 @@ def drawings_of(arrays: Mapping[str, Array]) -> list[tuple[Callable[[Any], Figur
     if "learning.runs" in arrays:
         parts = (arrays[f"learning.{name}"] for name in ("runs", "errors", "fit"))
         runs, errors, fit = parts
-        caption = "Root mean square error of the mean model, refitted on parts of the runs, and its extrapolation."
+        caption = "Root mean square error of the mean model, refitted on parts of the runs, and its extrapolation, "
+        caption += "scaled to the cross-validated error."
         floor = float(arrays["learning.floor"][0])
         drawings.append((lambda theme: plot.learning(runs, errors, tuple(fit), floor, theme=theme), caption))
     return drawings
