@@ -198,12 +198,12 @@ def test_from_meshes_to_a_mesh_by_the_printed_commands(runs, tmp_path, monkeypat
     predictions = sorted(Path("plate-run").glob("prediction_*.vtu"))
     assert len(predictions) == 6  # the test pairs
     mesh, truth = meshio.read(predictions[0]), pdno.open("plate", u="u", parameters="plate/parameters.csv").split(0.2, 0.1).test
-    names = {"mean", "std", "quantile_0.05", "quantile_0.95", "lower_0.9", "upper_0.9", "member_0", "member_2"}
+    names = {"mean", "std", "quantile_0.05", "quantile_0.95", "member_0", "member_2"}
     assert names <= set(mesh.point_data)
     assert (mesh.cells[0].data == TRIANGLES).all()
     k, q = truth.scalars[0]
     assert np.abs(mesh.point_data["mean"] - (k * X**2 + q * Y)).max() < 0.1
-    assert (mesh.point_data["lower_0.9"] <= mesh.point_data["upper_0.9"]).all()
+    assert (mesh.point_data["quantile_0.05"] <= mesh.point_data["quantile_0.95"]).all()
 
 
 def test_predictions_for_a_table_of_parameters(evaluated, tmp_path, capsys) -> None:
