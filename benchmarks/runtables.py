@@ -24,6 +24,8 @@ def _values(contents: dict[str, Any]) -> Values:
     settings: Values = {}
     for row in contents["rows"]:
         own = settings.setdefault((row["test"], row["train"]), {})
+        if row["value"] is None:  # such as a forecast of a mean that has no cheap refits
+            continue
         own.setdefault((row["method"], row["metric"]), []).append(row["value"])
         if row["metric"] == "crps":
             own.setdefault((row["method"], "seconds"), []).append(row["train_seconds"])
