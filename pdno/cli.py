@@ -237,7 +237,7 @@ def train(
 @command(epilog=shared.PREDICT_EXAMPLES)
 def predict(
     run: Run,
-    file: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="File of inputs; default: the data of the run.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="DATA", help="File of inputs; default: the data of the run.")] = None,
     out: Store = Path("pred.zarr"),
     members: Members = "100",
     steps: Steps = None,
@@ -281,7 +281,7 @@ def evaluate(
     run: Run,
     selection: "Selection | None",
     file: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="File of held-out pairs; default: the data of the run.")
+        Path | None, typer.Argument(metavar="DATA", help="File of held-out pairs; default: the data of the run.")
     ] = None,
     members: Members = "100",
     steps: Steps = None,
@@ -307,7 +307,7 @@ def evaluate(
 def report(
     run: Run,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="File of held-out pairs; default: the data of the run.")
+        Path | None, typer.Argument(metavar="DATA", help="File of held-out pairs; default: the data of the run.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="HTML", help="File to write; default: RUN/report.html.")] = None,
     device: Device = "cpu",

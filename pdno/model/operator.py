@@ -31,7 +31,7 @@ from ..learning.settings import Training
 from ..mean.base import Mean, pairs_of
 from ..mean.build import mean_of
 from ..mean.constant import Constant
-from ..residual.build import check_law_name
+from ..residual.build import check_law_name, law_name
 from ..residual.diffused import RECIPE, Diffused
 from ..residual.gaussian import Gaussian
 from ..residual.law import Density, Expectation, ResidualLaw, Residuals
@@ -115,7 +115,7 @@ class PDNO(Surrogate):
         kind: Kind | Sequence[Kind] = "cell",
     ) -> None:
         self.mean_model = None if mean == "none" else mean
-        self.network, self.residual_law, self.residual_scale = network, law, residual_scale
+        self.network, self.residual_law, self.residual_scale = network, law_name(law), residual_scale
         self.diffusion = _default_diffusion(self.mean_model is None, network == "auto") if diffusion is None else diffusion
         self.reverse = Reverse(variance, mix, steps, spacing, sampler, last_noise, t_start)
         self.reverse.check(self.diffusion.schedule)

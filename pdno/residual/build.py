@@ -17,11 +17,19 @@ from .resampled import Resampled
 from .scaled import Scaled
 from .statistics import Statistics
 
-__all__ = ["LAWS", "check_law_name", "law_from_state"]
+__all__ = ["LAWS", "check_law_name", "law_from_state", "law_name"]
 
 LAWS: dict[str, type[Any]] = {
     law.name: law for law in (Exact, Gaussian, PosteriorLaw, Resampled, Copula, Censored, Scaled, Statistics, Diffused)
 }
+
+
+SHORT_NAMES = {"scale": Scaled.name}
+
+
+def law_name(law: Any) -> Any:
+    """Return a law, or its name in place of a short one: "scaled" for "scale"."""
+    return SHORT_NAMES.get(law, law) if isinstance(law, str) else law
 
 
 def check_law_name(law: str) -> None:
@@ -32,7 +40,7 @@ def check_law_name(law: str) -> None:
     """
     if not isinstance(law, str):
         raise UserError(f"law = {law!r}: expected a name, such as 'gaussian', or a pdno.residual.ResidualLaw")
-    if law not in ("auto", *LAWS):
+    if law_name(law) not in ("auto", *LAWS):
         raise UserError(f"law {law!r} is unknown; {nearest(law, ('auto', *LAWS))}")
 
 

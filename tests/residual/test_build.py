@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdno import Diffusion, Pairs, Schedule, UserError
+from pdno import PDNO, Diffusion, Pairs, Schedule, UserError
 from pdno.diffusion.reverse import Reverse, ancestral
 from pdno.learning.budget import Terms
 from pdno.mean.base import Components
@@ -148,3 +148,5 @@ def test_unknown_names_are_refused() -> None:
         check_law_name(name)
     with pytest.raises(UserError, match=r"law 'gausian' is unknown; did you mean 'gaussian'\?"):
         check_law_name("gausian")
+    check_law_name("scale")
+    assert PDNO(law="scale").settings()["law"] == "scaled"
