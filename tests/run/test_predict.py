@@ -58,9 +58,13 @@ def test_requests_that_cannot_work(arguments, words, done, refused) -> None:
     assert words in refused(arguments.replace("RUN", str(done / "run")))
 
 
-def test_evaluation_with_as_many_members_as_mean_and_std_need(noisy, tmp_path, capsys) -> None:
-    said = output(capsys, f"evaluate {noisy} --members auto --calibrate 0 --out {tmp_path / 'auto'}")
-    row = results.read(tmp_path / "auto" / "results.json")["rows"][0]
+def test_evaluation_with_as_many_members_as_mean_and_std_need(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, u = np.random.default_rng(0).standard_normal((2, 30, 16))
+    np.savez("old.npz", a=a, u=u)
+    output(capsys, "train old.npz --set model.mean=linear --set model.law=gaussian --out run")
+    said = output(capsys, "evaluate run --members auto --calibrate 0")
+    row = results.read(tmp_path / "run" / "results.json")["rows"][0]
     assert f"drawing {row['members']} members for each test input" in said
     assert row["members"] > 300  # of a Gaussian: (3 − 1) / (4 · 0.03²) = 556
 
