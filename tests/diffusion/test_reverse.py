@@ -297,6 +297,7 @@ def test_nvlb_is_the_exact_likelihood_with_the_analytic_variance(base, steps, s)
     [
         (lambda: variance("gausian", COSINE), "did you mean 'gaussian'"),
         (lambda: variance("mixed", COSINE, mix=1.5), "expected a weight from 0"),
+        (lambda: variance("mixed", COSINE, mix=True), "expected a weight from 0"),
         (lambda: variance("analytic", COSINE), "needs the denoising error"),
     ],
 )

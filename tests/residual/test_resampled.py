@@ -31,6 +31,22 @@ def test_every_member_is_a_training_field_and_all_are_equally_probable() -> None
     assert abs(upper.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 2000)  # fails by chance with probability 6e-5
 
 
+def test_fields_of_different_inputs_and_seeds_are_independent() -> None:
+    """Members of two inputs, or of two seeds, have the same one of 20 fields with probability 1/20."""
+    values = np.eye(20)[:, None]  # fields of equal size
+    law, inputs = Resampled().learn(residuals(values), None, Terms()), residuals(values).inputs
+
+    def drawn(rows: Rows) -> np.ndarray:
+        return law.draw(inputs, rows)[:, 0].argmax(axis=1)
+
+    one, two = drawn(rows(1000, inputs=2)).reshape(2, 1000)
+    first = np.zeros(1000, dtype=int)
+    for others in (two, drawn(Rows(4, first, np.arange(1000), first))):
+        assert abs((one == others).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 1000)
+    alone = np.array([1])
+    assert drawn(Rows(3, alone, np.array([7]), alone))[0] == two[7]  # a function of seed, input and member
+
+
 def test_sizes_that_depend_on_the_input_are_those_of_the_new_input() -> None:
     size = np.exp(RNG.normal(size=(400, 1, 1)))
     a = size * np.sin(np.linspace(0, 6, 32))
