@@ -73,9 +73,9 @@ def cross_validated(pairs: Pairs, terms: Terms, shared: Mapping[str, Any]) -> Ch
         terms.log(f"{name}: relative error {error:.3g} by cross-validation ({seconds:.0f} s)")
     best = equally_good(errors, pairs.labels())[0]
     mean = candidates[best]
-    if isinstance(mean, Process):
-        ratio = size_at_new_inputs(mean, pairs, terms.seed)
-        trials = [replace(t, error=ratio * t.error) if t.name == best and t.error is not None else t for t in trials]
+    ratio = size_at_new_inputs(mean, pairs, terms.seed)
+    trials = [replace(t, error=ratio * t.error) if t.name == best and t.error is not None else t for t in trials]
+    if ratio != 1:
         terms.log(f"{best}: relative error {ratio * errors[best].mean():.3g} expected for new inputs")
     exact = float(errors[best].mean(axis=0).max()) < EXACT
     reason = "it has the smallest error by cross-validation" if len(errors) > 1 else f"{len(pairs)} runs are too few to compare"

@@ -11,8 +11,7 @@ import numpy as np
 from ..._typing import Array
 from ...data.pairs import Pairs
 from ...draw import generator
-from ..base import Components
-from .process import Process
+from ..base import Components, Componentwise, Mean
 
 __all__ = ["size_at_new_inputs"]
 
@@ -21,16 +20,16 @@ SIGMAS = 4  # standard errors of a correlation of independent parameters
 DISTINCT = 0.5  # share of different values of a parameter, below which it takes no values between them
 
 
-def size_at_new_inputs(mean: Process, pairs: Pairs, seed: int) -> float:
+def size_at_new_inputs(mean: Mean, pairs: Pairs, seed: int) -> float:
     """Return the average size of errors at new inputs, relative to that at left-out runs; 1 if new inputs are not known.
 
     Args:
-        mean: trained, after `residuals`.
+        mean: trained, after `residuals`; the ratio is 1 without a posterior of components.
         pairs: its training pairs.
         seed: of the new inputs.
     """
     x = pairs.scalars
-    if x is None or np.ptp(pairs.a, axis=0).max(initial=0.0) > 0 or _are_dependent(x):
+    if not isinstance(mean, Componentwise) or x is None or np.ptp(pairs.a, axis=0).max(initial=0.0) > 0 or _are_dependent(x):
         return 1.0
     rng = generator(seed, "new inputs", 0)
     new = np.stack([_drawn(column, rng) for column in x.T], axis=1)

@@ -161,7 +161,7 @@ def _cross_validated(mean: Mean, pairs: Pairs, seed: int) -> Floats:
     if pairs.mask is not None:
         observed = np.maximum(pairs.mask.reshape(len(pairs), -1).sum(axis=1), 1)
         return np.asarray(np.where(pairs.mask, squares, 0.0).reshape(len(pairs), -1).sum(axis=1) / observed)
-    ratio = size_at_new_inputs(copy, pairs, seed) if isinstance(copy, Process) else 1.0
+    ratio = size_at_new_inputs(copy, pairs, seed)
     return np.asarray(ratio**2 * squares.reshape(len(pairs), -1).mean(axis=1))
 
 
