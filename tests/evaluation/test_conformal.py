@@ -227,3 +227,11 @@ def test_a_band_of_masked_fields_covers_observed_points() -> None:
     seen_fields = others.any(axis=1)
     assert (inside | ~others).all(axis=1)[seen_fields].mean() == pytest.approx(0.9, abs=0.04)
     assert inside.all(axis=1).mean() < 0.5
+
+
+def test_a_field_with_one_observed_point_counts() -> None:
+    """Scores 1 … 20: the factor is the 19th smallest, ⌈21 · 0.9⌉ = 19."""
+    u = np.arange(1.0, 21.0)[:, None] * np.ones(3)
+    zero, mask = np.zeros_like(u), np.zeros(u.shape, dtype=bool)
+    mask[:, 1] = True
+    assert Conformal.of(zero, zero, zero + 1, u, 0.9, share=1.0, mask=mask).factor == 19
