@@ -80,7 +80,7 @@ def test_commands_run(command, tmp_path, monkeypatch, no_pictures, trained_run) 
     if "mydata.mat" in command:
         fields = np.random.default_rng(0).random((2, 30, 16))
         formats.write("mydata.mat", {"force": fields[0], "deflection": fields[1]})
-    if "runs.csv" in command or command.startswith("suggest"):
+    if "fields.npz" in command or "runs.csv" in command or command.startswith("suggest"):
         np.savez("fields.npz", u=np.random.default_rng(0).random((20, 16)))
         Path("runs.csv").write_text("speed,angle\n" + "".join(f"{i},{i % 7}\n" for i in range(20)))
     if command.startswith("suggest"):
