@@ -1,11 +1,13 @@
 r"""Residuals by the posterior distribution of the mean, where that is one of the numbers of some fields (`pdno.mean.process`):
 
-    u − m(a) = q (Σ_k τ_k s_k(a) ξ_k φ_k + S ζ),        ξ, ζ ~ N(0, I),        q² = d/χ²_d.
+    u − m(a) = q (Σ_k τ_k s_k(a) ξ_k φ_k + S ζ),        ξ, ζ ~ N(0, I),        q² = (d + 2)/χ²_d,        d = n − 1.
 
 s_k(a) is the posterior standard deviation of number k, which grows away from the data. The factors τ_k are root mean squares of
 out-of-fold residuals divided by s_k: 1 for a posterior that is right, more for one that is too narrow; those of single numbers
 are shrunk towards their average. S has the size of what the fields φ leave. The random size q widens intervals by the t
-distribution with as many degrees of freedom as independent pairs from which τ was estimated.
+distribution with one degree of freedom less than the n independent pairs from which τ was estimated, and everything is
+multiplied by √((n + 1)/(n − 1)), the final prediction error of Akaike 1969 with one fitted number: errors of new inputs are
+larger than those by which a model was fitted.
 """
 
 from typing import Any, ClassVar, Self
@@ -64,7 +66,7 @@ class PosteriorLaw(ResidualLaw):
         if self.freedom > MOST_FREEDOM:
             return values
         squares = np.square(_normals(rows, self.freedom, step=2)).sum(axis=1)
-        return np.asarray(values * np.sqrt(self.freedom / squares).reshape(-1, *(1,) * (values.ndim - 1)))
+        return np.asarray(values * np.sqrt((self.freedom + 2) / squares).reshape(-1, *(1,) * (values.ndim - 1)))
 
     def evaluations(self, **sampling: Any) -> int:
         ignored_settings(sampling)

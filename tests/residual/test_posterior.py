@@ -48,7 +48,7 @@ def test_few_pairs_widen_intervals_by_the_t_distribution():
     law = PosteriorLaw().learn(residuals(6), None, TERMS)
     drawn = law.members(inputs([[1.0, 0.0]]), np.array([0]), 8000, 0, 0)[:, 0, 0, 0] / law.factors[0]
     assert law.freedom == 5
-    assert np.quantile(drawn, 0.95) == pytest.approx(stats.t.ppf(0.95, 5), rel=0.08)  # two standard errors
+    assert np.quantile(drawn, 0.95) == pytest.approx(np.sqrt(7 / 5) * stats.t.ppf(0.95, 5), rel=0.08)  # two standard errors
 
 
 def test_intervals_of_five_pairs_cover_on_average():
