@@ -265,6 +265,7 @@ def test_tensors_and_arrays_give_the_same_results(name) -> None:
     np.testing.assert_allclose(average(torch.sin, torch.from_numpy(a), elements).numpy(), average(np.sin, a, elements))
 
 
+@pytest.mark.slow
 def test_large_groups_are_checked_without_all_pairwise_comparisons() -> None:
     """All shifts and odd reflections of 1024 points: products and a duplicate element are found."""
     line = Grid.uniform(1024, kind="periodic")

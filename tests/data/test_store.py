@@ -95,6 +95,7 @@ OTHERS = [pytest.param(signals, marks=pytest.mark.slow) for signals in ([signal.
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT], *OTHERS])
+@pytest.mark.slow
 def test_an_interrupted_command_explains_how_to_resume(signals, tmp_path, uninterrupted) -> None:
     """Ctrl-C, Ctrl-C twice, and the signal of batch systems."""
     store = tmp_path / "d.zarr"
@@ -175,6 +176,7 @@ def test_a_foreign_folder_is_not_modified(tmp_path) -> None:
     assert (tmp_path / "res.partial" / "thesis.txt").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_workers_have_ended_when_generate_has(tmp_path) -> None:
     """Also if the callback raises: nothing is written after the lock is released."""
     with pytest.raises(KeyboardInterrupt) as caught:

@@ -131,6 +131,7 @@ def test_parameters_of_the_papers_noise(number) -> None:
     assert (np.abs(found.stds - law.stds) < slack * law.stds / np.sqrt(2 * N * law.weights)).all()
 
 
+@pytest.mark.slow
 def test_number_of_components() -> None:
     assert len(Mixture.choose(normal(1000)).weights) == 1
     for number, components in ((1, 3), (2, 4)):

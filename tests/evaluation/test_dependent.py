@@ -112,6 +112,7 @@ def without_noise(monkeypatch) -> None:
     monkeypatch.setattr(scoring, "noise_structure", lambda *arguments: None)
 
 
+@pytest.mark.slow
 def test_a_calibrated_model_of_groups_is_rarely_rejected(without_noise) -> None:
     """Twelve groups of six, 90 % of the noise shared: counted as 72 fields, a third of perfect models would be rejected."""
     rejected = alone = 0
@@ -140,6 +141,7 @@ def test_the_number_of_groups_is_stated() -> None:
     assert verdict(e)[1].headline.startswith("4 groups are too few to assess calibration")
 
 
+@pytest.mark.slow
 def test_conformal_intervals_are_calibrated_on_one_pair_of_each_group(without_noise) -> None:
     """12 groups, each with one noise field: 12 of 13 ranks are covered. 72 pairs taken for independent cover less."""
     held, loose = [], []

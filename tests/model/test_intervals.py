@@ -62,6 +62,7 @@ def test_functionals_are_those_of_the_sample(model, pred) -> None:
         pred.functional(lambda u: u.max())
 
 
+@pytest.mark.slow
 def test_calibrated_intervals_and_bands_cover(tmp_path) -> None:
     """The model was trained on outputs with half of the noise: its own intervals are too narrow."""
     model = pdno.PDNO(mean="linear", law="gaussian").fit(A, 2 * A + (noisy(A, 1) - 2 * A) / 2, seed=0)

@@ -80,6 +80,7 @@ def test_the_analytic_variance_recovers_the_standard_deviation(s, steps) -> None
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("noise-free", 0.0391), ("gaussian", 0.0570), ("analytic", 0.0500)])
+@pytest.mark.slow
 def test_every_rule_ends_where_the_recursion_does(rule, expected) -> None:
     """For s = .05 and 100 steps, the rules of the paper miss the standard deviation by −22 % and 14 %."""
     law = exact_law(0.05, variance=rule, steps=100)

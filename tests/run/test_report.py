@@ -145,6 +145,7 @@ def test_a_report_is_not_written_over_a_folder(run, capsys) -> None:
     assert not list(Path().glob("*.partial"))
 
 
+@pytest.mark.slow
 def test_many_channels_and_odd_names(tmp_path, monkeypatch, capsys, no_pictures) -> None:
     monkeypatch.chdir(tmp_path)
     fields = np.random.default_rng(0).standard_normal((2, 40, 20, 16))

@@ -69,7 +69,10 @@ def test_every_named_mean_is_checked() -> None:
     assert set(NETWORKS) <= set(SMALL)
 
 
-@pytest.mark.parametrize("name", LAWS)
+LONG = ("statistics", "diffusion")  # laws whose networks are trained
+
+
+@pytest.mark.parametrize("name", [pytest.param(law, marks=[pytest.mark.slow] if law in LONG else []) for law in LAWS])
 def test_every_law_passes(name: str) -> None:
     assert check_law(LAWS[name])[-1] == "saving"
 

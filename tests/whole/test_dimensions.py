@@ -57,6 +57,7 @@ def test_regressions_need_no_projection(direction, mean, largest) -> None:
     assert error(model, a[TRAIN:], u[TRAIN:]) < largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_diffusion_without_a_mean_learns_a_map_between_dimensions(direction, tmp_path) -> None:
     a, u = DIRECTIONS[direction]
@@ -90,7 +91,7 @@ def test_scalars_beside_a_line() -> None:
     assert error(model, A[TRAIN:], u[TRAIN:], scalars=s[TRAIN:]) < 0.2
 
 
-@pytest.mark.parametrize("law", ["scaled", "statistics", "diffusion"])
+@pytest.mark.parametrize("law", ["scaled", *(pytest.param(law, marks=pytest.mark.slow) for law in ("statistics", "diffusion"))])
 def test_laws_with_networks_depend_on_an_input_of_another_dimension(law, tmp_path) -> None:
     few = Training(updates=3)
     model = PDNO(mean="constant", law=law, training=few, budget=20).fit(A[:TRAIN], U[:TRAIN], seed=0)

@@ -93,6 +93,7 @@ def test_principal_components_are_those_of_the_weighted_inner_product() -> None:
     assert np.allclose(spread.std[0] ** 2, np.mean(noise**2, axis=0), rtol=0.35)
 
 
+@pytest.mark.slow
 def test_the_components_of_a_process_are_those_of_the_weighted_inner_product() -> None:
     """Outputs q SHARED with errors that are white in L²: the best estimate of q is an integral, ∝ w SHARED."""
     nodes, scalars = plates(2).nodes, normal(200, 1, seed=2)

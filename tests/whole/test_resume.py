@@ -133,6 +133,7 @@ def half(data, tmp_path_factory) -> SimpleNamespace:
     return SimpleNamespace(run=run, code=process.returncode, errors=errors, second=second)
 
 
+@pytest.mark.slow
 def test_terminated_it_says_how_to_go_on(half, data, whole, tmp_path) -> None:
     assert (half.code, half.errors.strip()) == (130, STOPPED)
     assert 8 <= logged(half.run) < 24
@@ -157,6 +158,7 @@ def flip(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, lambda content: b""], ids=["truncated", "flipped", "empty"])
+@pytest.mark.slow
 def test_after_damage_it_goes_on_from_the_checkpoint_before(damage, half, data, whole, tmp_path, capsys) -> None:
     run = tmp_path / "run"
     shutil.copytree(half.run, run)

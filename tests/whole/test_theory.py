@@ -140,7 +140,12 @@ def two_modes(schedule: Schedule):
 
 @pytest.mark.parametrize(
     ("steps", "rule", "accepted"),
-    [(1000, "analytic", True), (1000, "gaussian", True), (10, "analytic", False), (10, "noise-free", False)],
+    [
+        (1000, "analytic", True),
+        pytest.param(1000, "gaussian", True, marks=pytest.mark.slow),
+        (10, "analytic", False),
+        (10, "noise-free", False),
+    ],
 )
 def test_many_small_steps_sample_a_mixture(steps, rule, accepted) -> None:
     """Kolmogorov–Smirnov test with 10⁴ samples at the 1 % level. It rejects ten steps, whose transitions are not Gaussian.
