@@ -17,6 +17,7 @@ def run(arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pdno", *arguments.split()], capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_generate_as_documented(tmp_path) -> None:
     command = "generate darcy --points 16 --train 10 --test 4 --noise gaussian:0.05 --seed 0 --out darcy.zarr"
     answer = run(command, tmp_path)

@@ -55,6 +55,7 @@ def test_all_figures_of_the_paper_have_parts_that_exist() -> None:
         assert {name.split("/")[1] for name in missing} == {"diffusion", "fno"} | ({"paper"} if scale == "paper" else set())
 
 
+@pytest.mark.slow
 def test_figures_whose_parts_were_run_are_drawn(drawn) -> None:
     folder, told, _ = drawn
     labels = {"fig:op-diagram", "fig:schemeDDMP", "fig:noisy_advection_sample", "fig:learned_solutions_advection"}

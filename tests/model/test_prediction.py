@@ -48,6 +48,7 @@ def peak(model: PDNO, a: np.ndarray, members: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_members() -> None:
     a = normal(20, 16)
     model = exact(s=1.0, variance="gaussian").fit(a, a)

@@ -151,6 +151,7 @@ def test_a_law_may_be_requested_by_name(name) -> None:
 
 
 @pytest.mark.parametrize("name", ["gaussian", "diffusion", "exact"])
+@pytest.mark.slow
 def test_the_law_of_a_model_may_be_requested_by_name(name) -> None:
     a, u, _ = linear_pairs(60)
     model = PDNO(TINY, Diffusion(Schedule.cosine(10), target="v"), mean="linear", law=name, training=TWO).fit(

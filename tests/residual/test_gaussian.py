@@ -51,6 +51,7 @@ def test_draws_have_the_covariance_of_s(kind) -> None:
     assert (np.abs(flat.T @ flat / members - expected) < 5 * stderr).all()
 
 
+@pytest.mark.slow
 def test_draws_have_the_sizes_of_t() -> None:
     """E x xᵀ = t(a)² E[exp 2e] S Sᵀ, within five standard errors; false-alarm rate below 3·136·6e-7 = 3e-4."""
     scale, members, rest = random_scale((8,), (False,)), 20_000, np.array([-0.5, 0.0, 0.5])

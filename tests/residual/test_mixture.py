@@ -24,6 +24,7 @@ def drawn(law: ConditionalMixture, x: np.ndarray, members: int = 2000) -> np.nda
     return sample(places, rng.random(len(places)), rng.standard_normal((len(places), 1))).reshape(len(x), members)
 
 
+@pytest.mark.slow
 def test_a_distribution_that_depends_on_the_input_is_learned() -> None:
     x, z = data(0, conditional=True)
     law = ConditionalMixture(updates=500).learn(x, z, data(1, conditional=True), seed=0)

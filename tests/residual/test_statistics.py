@@ -33,6 +33,7 @@ def drawn(law: Statistics, members: int = 400) -> tuple[np.ndarray, np.ndarray]:
     return new.pairs.a, law.draw(new.inputs, Rows(0, flat // members, flat % members, flat // members)).reshape(3, members, 24)
 
 
+@pytest.mark.slow
 def test_members_are_on_one_branch_as_a_whole(law) -> None:
     a, draws = drawn(law)
     means = draws.mean(axis=2)

@@ -200,6 +200,7 @@ def test_the_calibration_of_another_model_is_not_used(noisy, tmp_path) -> None:
     assert conformal_of(tmp_path / "run", 20, {}) is None
 
 
+@pytest.mark.slow
 def test_other_data_do_not_change_the_calibration(noisy, tmp_path, no_pictures) -> None:
     shutil.copytree(noisy.parent, tmp_path / "copy")
     run = tmp_path / "copy" / "run"

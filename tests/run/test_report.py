@@ -112,6 +112,7 @@ def test_a_file_with_a_hostile_name(tmp_path, monkeypatch, capsys, no_pictures) 
     assert "a<b>&'x'" in read(html).text
 
 
+@pytest.mark.slow
 def test_report_evaluates_runs_without_current_results(run, capsys, monkeypatch, no_pictures) -> None:
     calls = []
 

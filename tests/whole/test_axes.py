@@ -40,6 +40,7 @@ def trained(say, tmp_path, problem: str) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.slow
 def test_from_training_to_predictions(problem, say, tmp_path) -> None:
     trained(say, tmp_path, problem)
     assert "coverage of 90 % intervals" in say("evaluate run --members 20")

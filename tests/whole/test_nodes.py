@@ -181,6 +181,7 @@ def commands(printed: str) -> list[str]:
     return [line.removeprefix("pdno ").split("#")[0].strip() for line in lines if line.startswith("pdno ")]
 
 
+@pytest.mark.slow
 def test_from_meshes_to_a_mesh_by_the_printed_commands(runs, tmp_path, monkeypatch, capsys) -> None:
     import meshio
 
