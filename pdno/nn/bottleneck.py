@@ -1,9 +1,10 @@
 r"""A network with a bottleneck: what a whole field shares, compressed to a few numbers.
 
-    z = R tanh((L r + E(P r, Q c))/R),        r̂ = D(c, z + δη),    η ~ N(0, I)
+    z = R tanh((L r + E(P r, Q c, ⟨r, c⟩/⟨c, c⟩))/R),        r̂ = D(c, z + δη),    η ~ N(0, I)
 
 L, P and Q are linear and start with leading principal components of r and of c; E is a small dense network, and starts with
-zero; D is a network on the grid with z as constant channels. r is the field to reconstruct, c the fields on which both are
+zero. It also sees the coefficients of r on each field of c, which are products that it would learn slowly: an effect that is
+proportional to a field has different signs in different samples. D is a network on the grid with z as constant channels. r is the field to reconstruct, c the fields on which both are
 conditioned. The jitter δ, which is 0 after training, keeps D smooth in z and bounds the information that z carries. The encoder
 is cheap: nearly all of the time is for D.
 
@@ -23,6 +24,7 @@ __all__ = ["COMPONENTS", "Bottleneck", "LinearBottleneck"]
 COMPONENTS = 32  # of r, and of c, that the encoder sees
 HIDDEN = 128  # units of the two hidden layers of the encoder
 JITTER = 0.03  # δ, in units of the standard deviation of a uniform z
+SMALL = 0.1  # added to the mean square of a field of c, which is 1 on average
 RANGE = math.sqrt(3)  # R: a uniform distribution then has unit variance
 
 
@@ -63,7 +65,7 @@ class Bottleneck(GridNetwork):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
             last = nn.Linear(HIDDEN, latents)
-            layers = [nn.Linear(2 * COMPONENTS, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), last]
+            layers = [nn.Linear(2 * COMPONENTS + conditions * out_channels, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), last]
             self.encoder = nn.Sequential(*layers)
             self.linear = nn.Linear(out_channels * nodes, latents, bias=False)
             self.of_r = nn.Linear(out_channels * nodes, COMPONENTS, bias=False)
@@ -84,8 +86,11 @@ class Bottleneck(GridNetwork):
 
     def encode(self, x: Tensor) -> Tensor:
         """Return z, (batch, K), of r and c in one tensor, (batch, channel, *grid)."""
-        r, c = x[:, : self.observed].flatten(1), x[:, self.observed :].flatten(1)
-        z: Tensor = self.linear(r) + self.encoder(torch.cat([self.of_r(r), self.of_c(c)], 1))
+        fields, conditions = x[:, : self.observed].flatten(2), x[:, self.observed :].flatten(2)
+        r, c = fields.flatten(1), conditions.flatten(1)
+        sizes = conditions.square().mean(2)
+        on_c = (fields @ conditions.mT / conditions.shape[2] / (sizes + SMALL)[:, None]).flatten(1)
+        z: Tensor = self.linear(r) + self.encoder(torch.cat([self.of_r(r), self.of_c(c), on_c], 1))
         return RANGE * torch.tanh(z / RANGE)
 
     def decode(self, c: Tensor, z: Tensor) -> Tensor:

@@ -194,10 +194,14 @@ class LawSelection:
         return self.only(self.promising())
 
     def only(self, name: str) -> LawChoice:
-        """Train the law of this name for the remaining time, if it has a network; select the best law.
+        """Train the law of this name for the remaining time; select the best law.
 
-        If it is that of linear statistics, the one with a network is trained, and compared with it.
+        If it is that of linear statistics, the one with a network is trained, and compared with it. If it has no network, the
+        most promising law that has one is trained, and compared with it.
         """
+        made = {each.name for each in self.networks}
+        if name not in made:
+            name = _largest({each: gain for each, gain in self._gains(Gaussian.name).items() if each in made}, name)
         name = Statistics.name if name == LINEAR else name
         linear = next((each for each in self.networks if each.name == LINEAR), None)
         if name == Statistics.name and linear is not None and LINEAR not in self.trials and self._has_time(linear):
@@ -311,13 +315,15 @@ class LawSelection:
 
         Laws without a network must be better than a Gaussian by more than chance allows, and laws with networks better than the
         best one of these; of several such laws, the one with the lowest score is the best. Statistics with a
-        network must be better than linear ones by more than chance allows, and by a hundredth: errors of its numbers depend on
-        the input.
+        network must be better than linear ones by a standard error, and by a hundredth: errors of its numbers depend on the
+        input.
         """
         simple = _largest({name: gain for name, gain in self._gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
         gains = self._gains(simple)
-        if LINEAR in gains and self._gains(LINEAR, evidence=False).get(Statistics.name, 0.0) < NETWORK_GAIN:
-            gains.pop(Statistics.name, None)
+        if LINEAR in gains and Statistics.name in gains:
+            change = self._difference(LINEAR, Statistics.name)
+            if change is None or change.gain < max(NETWORK_GAIN, change.stderr):
+                gains.pop(Statistics.name)
         return _largest(gains, simple)
 
     def _gains(self, old: str, evidence: bool = True) -> dict[str, float]:
