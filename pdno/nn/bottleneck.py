@@ -4,9 +4,9 @@ r"""A network with a bottleneck: what a whole field shares, compressed to a few 
 
 L, P and Q are linear and start with leading principal components of r and of c; E is a small dense network, and starts with
 zero. It also sees the coefficients of r on each field of c, which are products that it would learn slowly: an effect that is
-proportional to a field has different signs in different samples. D is a network on the grid with z as constant channels. r is the field to reconstruct, c the fields on which both are
-conditioned. The jitter δ, which is 0 after training, keeps D smooth in z and bounds the information that z carries. The encoder
-is cheap: nearly all of the time is for D.
+proportional to a field has different signs in different samples. D is a network on the grid with z as constant channels. r is
+the field to reconstruct, c the fields on which both are conditioned. The jitter δ, which is 0 after training, keeps D smooth in
+z and bounds the information that z carries. The encoder is cheap: nearly all of the time is for D.
 
 The linear bottleneck is z = L r and r̂ = L⁺ z, the projection of r on its principal components, and is not trained.
 """
@@ -65,7 +65,13 @@ class Bottleneck(GridNetwork):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
             last = nn.Linear(HIDDEN, latents)
-            layers = [nn.Linear(2 * COMPONENTS + conditions * out_channels, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), last]
+            layers = [
+                nn.Linear(2 * COMPONENTS + conditions * out_channels, HIDDEN),
+                nn.GELU(),
+                nn.Linear(HIDDEN, HIDDEN),
+                nn.GELU(),
+                last,
+            ]
             self.encoder = nn.Sequential(*layers)
             self.linear = nn.Linear(out_channels * nodes, latents, bias=False)
             self.of_r = nn.Linear(out_channels * nodes, COMPONENTS, bias=False)

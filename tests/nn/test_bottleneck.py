@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdno.nn.bottleneck import COMPONENTS, JITTER, Bottleneck, LinearBottleneck
+from pdno.nn.bottleneck import COMPONENTS, JITTER, SMALL, Bottleneck, LinearBottleneck
 
 
 def with_jitter(x: torch.Tensor, latents: int = 1, eta: float = 0.0) -> torch.Tensor:
@@ -58,3 +58,13 @@ def test_the_linear_bottleneck_is_a_projection() -> None:
     torch.testing.assert_close(net(torch.cat([fields, c], 1)), fields)
     other = fields + torch.tensor([1.0, 1, -1, -1] * 2)  # orthogonal to both
     torch.testing.assert_close(net(torch.cat([other, c], 1)), fields)
+
+
+def test_the_encoder_sees_the_coefficients_on_the_conditions():
+    """Of a field that is a multiple of a condition, whatever its sign."""
+    net, seen = Bottleneck((32,), in_channels=4, out_channels=1, latents=1), []
+    net.encoder.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    conditions, factor = torch.randn(3, 2, 32), torch.tensor([2.0, -1.0, 0.0])
+    net.encode(torch.cat([factor[:, None, None] * conditions[:, 1:], conditions], 1))
+    size = conditions[:, 1].square().mean(1)
+    torch.testing.assert_close(seen[0][:, -1], factor * size / (size + SMALL))

@@ -1,5 +1,8 @@
 """Selection of the residual law: when a diffusion is kept, dropped, or not tried."""
 
+from dataclasses import replace
+from typing import Any, Self
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,7 @@ from pdno import PDNO, Diffusion, Pairs, Schedule, Training
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
 from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
-from pdno.residual.candidates import candidates
+from pdno.residual.candidates import Candidate, candidates
 from pdno.residual.choose import LawSelection, choose_law
 from pdno.residual.law import MeanResiduals
 from tests.helpers import STILL, TINY, TWO, linear_pairs
@@ -91,6 +94,36 @@ def test_modes_of_what_fields_share_are_seen_with_few_held_out_pairs(modes) -> N
     law = laws.screen(0.3).choice().law
     assert law.name == ("statistics" if modes else "gaussian")
     assert any("not Gaussian by its likelihood" in line for line in laws.summary()) is modes
+
+
+def test_time_that_a_law_without_a_network_leaves_is_for_the_best_one_with_a_network() -> None:
+    trained = []
+
+    class Learner(Coins):
+        def learn(self, *args: Any) -> Self:
+            trained.append(self)
+            return super().learn(*args)
+
+    networks = [
+        Candidate("coins", lambda gaussian: Learner(), 1.0, fewest_pairs=1),
+        Candidate("no better", lambda gaussian: Gaussian("scalar"), 1.0, fewest_pairs=1),
+    ]
+    train, held_out = (replace(each, values=np.sign(each.values)) for each in (coins(300, 0), coins(100, 1)))
+    laws = LawSelection(MeanResiduals(train, held_out, train), Gaussian("scalar"), networks, QUIET.within(60.0)).screen(0.3)
+    laws.only("resampled")
+    assert len(trained) == 2
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.02, "statistics"), (0.005, "linear statistics"), (-1, "linear statistics")])
+def test_statistics_with_a_network_must_be_better_than_linear_ones(gain, expected) -> None:
+    """By a standard error, which is .012, and by a hundredth."""
+    laws = LawSelection(mean_residuals(100), Gaussian("scalar"), candidates(Diffused()), QUIET)
+    noise = np.random.default_rng(0).standard_normal(100)
+    noise = 0.12 * (noise - noise.mean()) / noise.std()
+    scores = {"gaussian": np.ones(100), "linear statistics": np.full(100, 0.9), "statistics": 0.9 * (1 - gain + noise)}
+    trial = replace(laws.trials["gaussian"], crossed=None)
+    laws.trials = {name: replace(trial, scores=each) for name, each in scores.items()}
+    assert laws.best() == expected
 
 
 @pytest.mark.slow
