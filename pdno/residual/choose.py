@@ -293,12 +293,16 @@ class LawSelection:
     def promising(self) -> str:
         """Return the law that is worth further training, after which it is compared with cheaper ones, see `best`.
 
-        It is a law whose few numbers per field explain much of the variance, or else the law with the lowest score of those
-        that are better than a Gaussian by more than chance allows.
+        It is a law whose few numbers per field explain much of the variance, unless another network is better by more than
+        chance allows, or else the law with the lowest score of those that are better than a Gaussian by more than chance
+        allows.
         """
         shared = {name: trial.law.shared for name, trial in self.trials.items() if trial.law is not None}
         if max(shared.values()) > PROMISING:
-            return _largest(shared, Gaussian.name)
+            first = _largest(shared, Gaussian.name)
+            trained = [each.name for each in self.networks if each.name != LINEAR]
+            gains = self._gains(first, evidence=False)
+            return _largest({name: gain for name, gain in gains.items() if name in trained}, first)
         return _largest(self._gains(Gaussian.name), Gaussian.name)
 
     def has_curved_effects(self) -> bool:

@@ -1,5 +1,6 @@
 """Selection of the residual law: when a diffusion is kept, dropped, or not tried."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -124,6 +125,18 @@ def test_statistics_with_a_network_must_be_better_than_linear_ones(gain, expecte
     trial = replace(laws.trials["gaussian"], crossed=None)
     laws.trials = {name: replace(trial, scores=each) for name, each in scores.items()}
     assert laws.best() == expected
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.8, "scaled"), (0.899, "statistics")])
+def test_a_law_of_shared_numbers_is_promising_unless_another_network_is_better(score, expected) -> None:
+    laws = LawSelection(mean_residuals(100), Gaussian("scalar"), candidates(Diffused()), QUIET)
+    law = deepcopy(laws.gaussian)
+    law.shared = 0.5
+    noise = 0.01 * np.random.default_rng(0).standard_normal(100)
+    trial = replace(laws.trials["gaussian"], crossed=None, scores=np.ones(100))
+    laws.trials = {"gaussian": trial, "scaled": replace(trial, scores=score + noise)}
+    laws.trials["statistics"] = replace(trial, law=law, scores=np.full(100, 0.9))
+    assert laws.promising() == expected
 
 
 @pytest.mark.slow
