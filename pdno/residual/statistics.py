@@ -7,6 +7,8 @@ the solution, the place of a front, a parameter of the equation that is not in a
 sizes of the rest in bands of wavelengths (`pdno.evaluation.bands`), and e the rest at unit sizes, drawn from another residual
 law given a, m(a) + D, z and s. The joint distribution of z and s is a conditional mixture (`pdno.residual.mixture`).
 This is the paper's cascade, coarse to fine, with a coarse part of a few numbers; a member takes one evaluation of D.
+
+If outputs saturate, as on both sides of a front, all of this is about their normal scores (`pdno.residual.normalscores`).
 """
 
 from collections.abc import Callable
@@ -37,6 +39,7 @@ from .copula import Copula
 from .gaussian import Gaussian
 from .law import Expectation, Inputs, ResidualLaw, Residuals, Rows, ignored_settings, named_state
 from .mixture import ConditionalMixture
+from .normalscores import NormalScores
 from .scaled import Scaled
 from .sizes import root_mean_square
 
@@ -96,11 +99,17 @@ class Statistics(ResidualLaw, Expectation):
         self._features = Features((), ())
         self.mixture = ConditionalMixture()
         self.alignment: Alignment | None = None  # of the rest with m(a) + D
+        self.normal: NormalScores | None = None  # in place of u, if outputs saturate
 
     # Training
 
     def learn(self, residuals: Residuals, held_out: Residuals | None, terms: Terms) -> Self:
         self._check(residuals)
+        if self.network != LINEAR:
+            self.normal = NormalScores.if_saturated(residuals.pairs.filled, residuals.mask)
+        if self.normal is not None:
+            residuals = self.normal.residuals(residuals)
+            held_out = None if held_out is None else self.normal.residuals(held_out)
         self._spaces = residuals.spaces
         latents = None if self.count_latents else self.latents
         self.live = np.asarray((residuals.values != 0).any(axis=0))
@@ -134,7 +143,8 @@ class Statistics(ResidualLaw, Expectation):
     def _measure_shares(self, held_out: Residuals, rest: Array) -> None:
         """Measure the share of the variance about the mean of D that z explains, and what as many components would."""
         unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
-        about = np.where(self.live, held_out.values - self.expectation(held_out.inputs, draws=SHARED_DRAWS), 0.0) / unit
+        mean = self._average(held_out.inputs, 0, SHARED_DRAWS) - held_out.inputs.mean
+        about = np.where(self.live, held_out.values - mean, 0.0) / unit
         total = max(float(np.mean(about**2)), TINY)
         self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
         linear = float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
@@ -212,6 +222,14 @@ class Statistics(ResidualLaw, Expectation):
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
         ignored_settings(sampling)
+        if self.normal is None:
+            return self._draw(inputs, rows)
+        inner = self.normal.inputs(inputs)
+        u = self.normal.restored(inner.mean[rows.places] + self._draw(inner, rows))
+        return np.where(self.live, u - inputs.mean[rows.places], 0.0)
+
+    def _draw(self, inputs: Inputs, rows: Rows) -> Array:
+        """Draw residuals of u, or of its normal scores."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
         numbers = mixture(rows.places, *_draws(rows, self.latents + self.bands.count))
         z, size = numbers[:, : self.latents], np.exp(numbers[:, self.latents :])
@@ -222,8 +240,17 @@ class Statistics(ResidualLaw, Expectation):
         e = self.bands.multiplied(e, (size / self._sizes(e))[:, None])
         return np.where(self.live, field + (e if self.alignment is None else self.alignment(e, inner.mean)), 0.0)
 
-    def expectation(self, inputs: Inputs, seed: int = 0, draws: int = MEAN_DRAWS) -> Array:
-        """Return the mean of D over z: stratified draws of the component and antithetic draws within it."""
+    def expectation(self, inputs: Inputs, seed: int = 0) -> Array:
+        """Return the mean of D over z, without the rest."""
+        if self.normal is None:
+            return self._average(inputs, seed, MEAN_DRAWS) - inputs.mean
+        mean = self._average(self.normal.inputs(inputs), seed, MEAN_DRAWS, self.normal.restored)
+        return np.where(self.live, mean - inputs.mean, 0.0)
+
+    def _average(
+        self, inputs: Inputs, seed: int, draws: int, output: Callable[[Array], Array] = lambda values: values
+    ) -> Array:
+        """Return the mean of output(m(a) + D) over z: stratified draws of the component and antithetic draws within it."""
         condition, mixture = inputs.once("statistics", lambda: self._prepared(inputs))
         count = int(np.clip(MEAN_VALUES // inputs.mean[0].size, min(draws, FEWEST_MEAN_DRAWS), draws))
         stream, half = generator(seed, "statistics/mean", 0), count // 2
@@ -235,7 +262,8 @@ class Statistics(ResidualLaw, Expectation):
         for place in range(len(inputs)):
             z = mixture(np.full(len(uniform), place), uniform, normal)[:, : self.latents]
             parts = [z[low : low + size] for low in range(0, len(z), size)]
-            fields = (self._decoded(condition[[place] * len(part)], part).sum(axis=0) for part in parts)
+            mean = inputs.mean[place]
+            fields = (output(mean + self._decoded(condition[[place] * len(part)], part)).sum(axis=0) for part in parts)
             out[place] = sum(fields) / len(z)
         return out
 
@@ -265,6 +293,7 @@ class Statistics(ResidualLaw, Expectation):
         parts = {"autoencoder": self.autoencoder.state(), "spaces": self._spaces.state(), "features": self._features.state()}
         parts |= {"mixture": self.mixture.state(), "rest": named_state(self.rest)}
         parts |= {} if self.alignment is None else {"alignment": self.alignment.state()}
+        parts |= {} if self.normal is None else {"normal": self.normal.state()}
         return State(settings, {"unit": self.unit, "live": self.live.astype(np.uint8)}, parts)
 
     @classmethod
@@ -283,6 +312,7 @@ class Statistics(ResidualLaw, Expectation):
         new._features = Features.from_state(state.parts["features"])
         new.mixture = ConditionalMixture.from_state(state.parts["mixture"])
         new.alignment = Alignment.from_state(state.parts["alignment"]) if "alignment" in state.parts else None
+        new.normal = NormalScores.from_state(state.parts["normal"]) if "normal" in state.parts else None
         new.rest_candidates = (new.rest,) = ((law or _rest_from_state)(state.parts["rest"]),)
         return new
 

@@ -30,6 +30,8 @@ def test_names_and_settings(name, kind, time) -> None:
         ((16, 16), LocalFNO, {"modes": 10, "width": 40}),
         ((4, 64), LocalFNO, {"modes": 10}),
         ((3,), LocalFNO, {"modes": 25}),
+        ((127, 300), LocalFNO, {"modes": 10}),
+        ((128, 300), Slim, {"patch": 4, "blocks": 1}),
         ((32, 32, 32), FNO, {"modes": 8, "width": 24}),
         ((6, 32, 32), FNO, {"modes": 3, "width": 24}),
     ],
