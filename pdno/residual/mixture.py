@@ -7,7 +7,9 @@ numbers that it predicts better than their mean on held-out pairs, and 0 for oth
 training values with a small kernel (a kernel density estimate). It has a width for each number, because modes of one may be
 narrow while others vary continuously, and is narrower where values are dense (Abramson's square-root law) if this is more
 likely. Widths have the largest likelihood on held-out pairs, whose modes may be wider because the error of a mean is larger
-there. The conditional distribution is used where it has a higher likelihood on held-out pairs, by more than one standard error.
+there. Values and widths are shrunk so that draws have the variance of the values, which a kernel would increase (Silverman
+1986, section 6.4.1). The conditional distribution is used where it has a higher likelihood on held-out pairs, by more than one
+standard error.
 """
 
 import math
@@ -71,7 +73,7 @@ class ConditionalMixture:
         self.updates = updates
         self.trend = np.zeros((0, 0))  # Bᵀ, (feature, K)
         self.centre = self.spread = np.zeros(0)
-        self.values = np.zeros((0, 0))  # standardised training values, for the kernel density
+        self.values = np.zeros((0, 0))  # standardised training values, for the kernel density, shrunk
         self.widths = np.zeros((0, 0))  # of the kernel at each training value, in units of the standard deviations of z
         self.network: nn.Sequential | None = None
 
@@ -93,9 +95,9 @@ class ConditionalMixture:
         self.centre, spread = z.mean(axis=0), z.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
         values = (z - self.centre) / self.spread
-        self.values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
+        values = values[np.argsort(values[:, 0], kind="stable")]  # near values have near numbers
         new = None if held_out is None else (held_out[1] - self.centre) / self.spread
-        self.widths = _bandwidths(self.values, new, seed)
+        self.values, self.widths = _shrunk(values, _bandwidths(values, new, seed))
         if held_out is None or len(z) < FEWEST or len(held_out[1]) < FEWEST_HELD_OUT:
             return self
         if seconds is not None and seconds < FEWEST_SECONDS:
@@ -164,8 +166,10 @@ class ConditionalMixture:
             (sample,).
         """
         values, points = self.values[:, :count], ((z - x @ self.trend - self.centre) / self.spread)[:, :count]
-        gaussian = multivariate_normal(values.mean(axis=0), np.cov(values.T), allow_singular=True)
-        return np.asarray(_kernel_log_density(values, self.widths[:, :count], points) - np.atleast_1d(gaussian.logpdf(points)))
+        widths = self.widths[:, :count]
+        covariance = np.cov(values.T) + np.diag(np.square(widths).mean(axis=0))
+        gaussian = multivariate_normal(values.mean(axis=0), covariance, allow_singular=True)
+        return np.asarray(_kernel_log_density(values, widths, points) - np.atleast_1d(gaussian.logpdf(points)))
 
     def describe(self) -> str:
         """Describe the distribution in a few words."""
@@ -288,9 +292,15 @@ def _bandwidths(z: Array, new: Array | None, seed: int) -> Array:
         known, points = order, new
 
     def likelihood(widths: Array) -> float:
-        return float(_kernel_log_density(z[known], widths[known], points).mean())
+        return float(_kernel_log_density(*_shrunk(z[known], widths[known]), points).mean())
 
     return max((_widths(local, likelihood) for local in (np.ones(z.shape), _local(z))), key=likelihood)
+
+
+def _shrunk(z: Array, widths: Array) -> tuple[Array, Array]:
+    """Return standardised values and widths of the kernel, divided by the standard deviation of z plus the kernel."""
+    wider = np.sqrt(1 + np.square(widths).mean(axis=0))
+    return z / wider, widths / wider
 
 
 def _widths(local: Array, likelihood: Callable[[Array], float]) -> Array:

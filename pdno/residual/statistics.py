@@ -141,13 +141,20 @@ class Statistics(ResidualLaw, Expectation):
         return self
 
     def _measure_shares(self, held_out: Residuals, rest: Array) -> None:
-        """Measure the share of the variance about the mean of D that z explains, and what as many components would."""
-        unit = np.maximum(root_mean_square(held_out.values, held_out.mask), TINY)
-        mean = self._average(held_out.inputs, 0, SHARED_DRAWS) - held_out.inputs.mean
-        about = np.where(self.live, held_out.values - mean, 0.0) / unit
-        total = max(float(np.mean(about**2)), TINY)
-        self.explained = float(1 - np.mean((rest / unit) ** 2) / total)
-        linear = float(principal(about, MOST_LATENTS)[1][: self.latents].sum())
+        """Measure the share of the variance of u about its mean that z explains, and what as many components would.
+
+        Args:
+            held_out: residuals of u, or of its normal scores.
+            rest: what D leaves of them.
+        """
+        output = (lambda y: y) if self.normal is None else self.normal.restored
+        y = held_out.inputs.mean + held_out.values
+        u, known = output(y), output(y - rest)
+        about = np.where(self.live, u - self._average(held_out.inputs, 0, SHARED_DRAWS, output), 0.0)
+        unit = np.maximum(root_mean_square(about, held_out.mask), TINY)
+        total = max(float(np.mean((about / unit) ** 2)), TINY)
+        self.explained = float(1 - np.mean((np.where(self.live, u - known, 0.0) / unit) ** 2) / total)
+        linear = float(principal(about / unit, MOST_LATENTS)[1][: self.latents].sum())
         beyond = self.explained - linear
         self.shared = beyond / (1 - linear) if beyond > LEAST_BEYOND else 0.0
 
