@@ -160,14 +160,21 @@ class Components:
         fields: φ, (component, channel, *grid).
         directions: from which a field has its numbers, (component, channel, *grid).
         std: of the numbers for each input, (sample, component).
+        size: typical size of errors at each input, relative to std, (sample,); None if it is not known to differ.
+        size_variance: variance of the logarithm of `size` over new inputs.
+        weights: of left-out pairs, (sample,): less than 1 for those with a larger std than new inputs have; None for 1.
     """
 
     fields: Array
     directions: Array
     std: Array
+    size: Array | None = None
+    size_variance: float = 0.0
+    weights: Array | None = None
 
     def __getitem__(self, rows: slice | Ints) -> "Components":
-        return replace(self, std=self.std[rows])
+        size, weights = (None if each is None else each[rows] for each in (self.size, self.weights))
+        return replace(self, std=self.std[rows], size=size, weights=weights)
 
     def numbers(self, values: Array) -> Array:
         """Return the numbers of fields (sample, channel, *grid): (sample, component)."""

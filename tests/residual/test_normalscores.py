@@ -1,4 +1,4 @@
-"""Normal scores: their distribution, their inverse, for which outputs they are used, and fronts that do not leave their bounds."""
+"""Normal scores: their distribution, their inverse, for which outputs they are used, and fronts that stay within bounds."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """The posterior of the mean as the law of its residuals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,7 +11,7 @@ from pdno.learning.budget import Terms
 from pdno.mean.base import Components, pairs_of
 from pdno.residual import Inputs, PosteriorLaw, Residuals, law_from_state
 from pdno.residual.law import named_state
-from pdno.residual.posterior import factors_of
+from pdno.residual.posterior import factors_of, scatter_of
 
 TERMS = Terms(0, progress=False)
 FIELDS = np.stack([np.ones((1, 6)), np.array([[1.0, -1, 1, -1, 1, -1]])])  # orthogonal
@@ -89,3 +91,29 @@ def test_settings_of_a_diffusion_are_checked():
     with pytest.raises(pdno.UserError):
         law.evaluations(stesp=3)
     assert law.evaluations(steps=3) == 0
+
+
+def test_the_local_size_multiplies_draws():
+    law = PosteriorLaw().learn(residuals(400), None, TERMS)
+    at = inputs([[1.0, 0.0], [1.0, 0.0]])
+    local = Inputs(at.a, at.mean, None, replace(at.components, size=np.array([1.0, 3.0])))
+    plain, sized = (law.members(each, np.array([0, 1]), 3, 0, 0) for each in (at, local))
+    np.testing.assert_allclose(sized, plain * np.array([1.0, 3.0])[:, None, None])
+
+
+def test_left_out_pairs_count_by_their_weights():
+    """The second half of the pairs has errors that are ten times as large, and no weight."""
+    some, weights = residuals(400), np.repeat([1.0, 0.0], 200)
+    values = some.values * np.where(weights > 0, 1, 10)[:, None, None]
+    law = PosteriorLaw().learn(replace(some, values=values, components=replace(some.components, weights=weights)), None, TERMS)
+    assert law.factors == pytest.approx([2.0, 2.0], rel=0.2)  # four standard errors
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.5])
+def test_the_scatter_of_sizes_is_that_of_residuals(scatter):
+    """Sizes e^(ση) of fields of six independent numbers; the standard error of σ² is .025 with 400 pairs."""
+    rng, nodes = np.random.default_rng(1), np.eye(6)[:, None]
+    numbers = 2 * np.exp(scatter * rng.normal(size=(400, 1))) * rng.normal(size=(400, 6))
+    components, factors = Components(nodes, nodes, np.ones((400, 6))), np.full(6, 2.0)
+    assert scatter_of(numbers, components, factors) ** 2 == pytest.approx(scatter**2, abs=0.1)
+    assert scatter_of(numbers, replace(components, size_variance=scatter**2), factors) ** 2 < 0.1

@@ -8,9 +8,11 @@ field, each mapped by a monotone function (`pdno.mean.process.warp`), and each p
 nugget and a kernel of its own (`pdno.mean.process.regression`). The rest is what the components leave of the outputs.
 
 **Residuals.** Hyper-parameters and components that were selected on all runs have seen the run that is left out. Residuals of
-up to NESTED runs are therefore those of folds in which all are selected again; those of more runs are in closed form.
+up to NESTED runs are therefore those of folds in which all are selected again; those of more runs are in closed form. The
+spread of the copies of these folds shows where errors are larger than the posterior says (`pdno.mean.process.jackknife`).
 """
 
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -25,6 +27,8 @@ from ...work.state import State
 from ..base import Components, Componentwise, Mean, Posterior, checked
 from .components import Coordinates
 from .fitted import Fitted
+from .jackknife import Jackknife
+from .promise import new_rows
 from .regression import KERNELS, Hyper, Regression
 
 __all__ = ["Process"]
@@ -66,6 +70,7 @@ class Process(Mean, Posterior, Componentwise):
         self.most = most
         self._fitted: Fitted | None = None
         self._left_out: Floats | None = None  # standard deviations of out-of-fold residuals, (sample, component)
+        self._jackknife: Jackknife | None = None  # local sizes of errors, after `residuals` of a few runs
 
     def learn(self, pairs: Pairs, held_out: Pairs | None, terms: Terms) -> Self:
         a, u, s = checked(pairs.a, pairs.filled, pairs.scalars)
@@ -73,7 +78,7 @@ class Process(Mean, Posterior, Componentwise):
             raise UserError(f"got {len(a)} pairs, expected at least {FEWEST} for a Gaussian process; provide more")
         rows = generator(terms.seed, "process", 0).permutation(len(a))[: self.most]
         roots = None if pairs.nodes is None or pairs.weights is None else pairs.nodes.roots
-        self._fitted, self._left_out = Fitted.of(a[rows], u[rows], s[rows], roots=roots), None
+        self._fitted, self._left_out, self._jackknife = Fitted.of(a[rows], u[rows], s[rows], roots=roots), None, None
         return self
 
     @staticmethod
@@ -102,12 +107,14 @@ class Process(Mean, Posterior, Componentwise):
             raise UserError("all pairs are of one group, so that none would be left for training; provide at least two groups")
         if len(a) > min(NESTED, self.most):
             return self._closed_form(self._fitted, a, u, s, labels)
-        values, self._left_out = np.empty(u.shape), np.zeros((len(a), self._fitted.y.shape[1]))
+        values, self._left_out, copies = np.empty(u.shape), np.zeros((len(a), self._fitted.y.shape[1])), []
         for kept, left in folds(len(a), max(count, FOLDS if len(a) < MANY else FEWER_FOLDS), labels, seed):
             copy = Fitted.of(a[kept], u[kept], s[kept], self._fitted)
             values[left] = u[left] - copy(a[left], s[left])
             std = np.sqrt(sum(copy.variances(a[left], s[left])))
             self._left_out[left, : std.shape[1]] = std
+            copies.append(copy)
+        self._jackknife = Jackknife.of(self._fitted, copies, new_rows(self._fitted.coordinates(a, s), seed))
         return values
 
     def _closed_form(self, fitted: Fitted, a: Floats, u: Floats, s: Floats, labels: Ints) -> Floats:
@@ -148,13 +155,17 @@ class Process(Mean, Posterior, Componentwise):
 
     def components(self, a: Array, scalars: Array | None = None) -> Components:
         fitted, fields, s = self._inputs(a, scalars)
-        return Components(fitted.basis.fields, fitted.basis.directions, np.sqrt(sum(fitted.variances(fields, s))))
+        size = None if self._jackknife is None else self._jackknife(fitted.coordinates(fields, s))
+        return Components(fitted.basis.fields, fitted.basis.directions, np.sqrt(sum(fitted.variances(fields, s))), size)
 
     def left_out_components(self) -> Components:
         fitted = self._trained()
         if self._left_out is None:
             raise UserError("this process has no out-of-fold residuals yet; call residuals first")
-        return Components(fitted.basis.fields, fitted.basis.directions, self._left_out)
+        plain, jackknife = Components(fitted.basis.fields, fitted.basis.directions, self._left_out), self._jackknife
+        if jackknife is None:
+            return plain
+        return replace(plain, size_variance=jackknife.variance, weights=jackknife.weights(self._left_out))
 
     @property
     def lengths(self) -> Floats:
@@ -173,12 +184,15 @@ class Process(Mean, Posterior, Componentwise):
         )
 
     def state(self) -> State:
-        return State({"most": self.most}, {}, {"fitted": self._trained().state()})
+        parts = {} if self._jackknife is None else {"jackknife": self._jackknife.state()}
+        return State({"most": self.most}, {}, {"fitted": self._trained().state(), **parts})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         new = cls(**state.settings)
         new._fitted = Fitted.from_state(state.parts["fitted"])
+        if "jackknife" in state.parts:
+            new._jackknife = Jackknife.from_state(state.parts["jackknife"], new._fitted)
         return new
 
     def _trained(self) -> Fitted:

@@ -13,7 +13,7 @@ from ...data.pairs import Pairs
 from ...draw import generator
 from ..base import Components, Componentwise, Mean
 
-__all__ = ["size_at_new_inputs"]
+__all__ = ["new_rows", "size_at_new_inputs"]
 
 NEW = 1000  # inputs at which posterior sizes are computed
 SIGMAS = 4  # standard errors of a correlation of independent parameters
@@ -31,12 +31,17 @@ def size_at_new_inputs(mean: Mean, pairs: Pairs, seed: int) -> float:
     x = pairs.scalars
     if not isinstance(mean, Componentwise) or x is None or np.ptp(pairs.a, axis=0).max(initial=0.0) > 0 or _are_dependent(x):
         return 1.0
-    rng = generator(seed, "new inputs", 0)
-    new = np.stack([_drawn(column, rng) for column in x.T], axis=1)
+    new = new_rows(x, seed)
     sizes = [
         _size(each).mean() for each in (mean.components(np.repeat(pairs.a[:1], NEW, axis=0), new), mean.left_out_components())
     ]
     return float(sizes[0] / sizes[1]) if sizes[1] > 0 else 1.0
+
+
+def new_rows(x: Array, seed: int) -> Array:
+    """Return NEW inputs with independent parameters, each with the distribution of a column of x (sample, parameter)."""
+    rng = generator(seed, "new inputs", 0)
+    return np.stack([_drawn(column, rng) for column in x.T], axis=1)
 
 
 def _are_dependent(x: Array) -> bool:
