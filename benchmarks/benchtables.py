@@ -35,6 +35,8 @@ METHODS = {  # method → heading of the table of cells
 }
 FREE = ("MRLE", "MRLE of one member", "std of members", "MSTD")  # columns without noise
 NOISY = ("MRLE", "std of members", "std / noise", "90 % coverage")  # with noise
+SHARES = (0.125, 0.25, 0.5, 1.0)  # of the training, after which its error is shown
+PAPER_EPOCHS = 1000
 OF_PAPER = ("mrle", "mstd")  # metrics that the paper has
 REST = ("evaluations", "parameters", "training (min)", "command")
 
@@ -51,11 +53,14 @@ def table(name: str, folder: Path = FOLDER) -> tuple[list[list[Any]], str]:
     """Return the lines of a table as lists of cells, the first with the headings, and a sentence about the machines.
 
     Args:
-        name: one of `TABLES`, "cells" for the MRLE in each cell of the paper's tables, or "figures".
+        name: one of `TABLES`, "cells" for the MRLE in each cell of the paper's tables, "epochs" for errors during training, or
+            "figures".
         folder: with a file for each part, and a folder of figures.
     """
     if name == "figures":
         return _figures(folder), ""
+    if name == "epochs":
+        return _epochs(folder), ""
     if name == "cells":
         return _cells(folder), _machines(folder, [PARTS[f"{cell}/diffusion"] for cell in CELLS])
     tests, noisy = TABLES[name]
@@ -100,6 +105,21 @@ def _cells(folder: Path) -> list[list[Any]]:
         minutes = f"{row['train_seconds'] / 60:.0f}" if row else None
         one = member["value"] if member else None
         lines.append([f"{setting.test} {setting.grid}", cell.mrle, cell.fno, *values, one, minutes])
+    return lines
+
+
+def _epochs(folder: Path) -> list[list[Any]]:
+    """Return a line for each part with errors by epoch: after shares of its training, and the paper's at the end of its own."""
+    headings = [f"after {share:.0%} of them" for share in SHARES[:-1]]
+    lines: list[list[Any]] = [["part", "epochs", *headings, "at the end", "MRLE, paper", "epochs, paper"]]
+    for part in PARTS.values():
+        path = folder / part.file
+        errors = results.read(path).get("errors") if path.exists() else None
+        if errors:
+            setting, count = part.setting, len(errors["mrle"])
+            values = [errors["mrle"][max(0, round(share * count) - 1)] for share in SHARES]
+            paper = results.paper(setting.test, setting.grid, setting.noise, "mrle", part.method.name)
+            lines.append([f"`{part.name}`", f"{errors['epoch'][-1]:.0f}", *values, paper, PAPER_EPOCHS])
     return lines
 
 

@@ -1,6 +1,6 @@
 """`pdno bench`: run parts of the paper's experiments, one by one, and keep their results.
 
-OUT/SCALE/results/PART.json        rows of a part; a part whose file exists is not run again
+OUT/SCALE/results/PART.json        rows of a part, and its errors by epoch; a part whose file exists is not run again
 OUT/SCALE/runs/PART/               its model, and what an interrupted training resumes from
 OUT/SCALE/data/                    pairs, for all methods
 """
@@ -35,6 +35,9 @@ class AnyPart(Protocol):
 
     def run(self, scale: Scale, folder: Path, **engine: Any) -> Rows:
         """Train, evaluate, and return rows of results."""
+
+    def details(self, folder: Path) -> dict[str, Any]:
+        """Return further keys of its file of results."""
 
     def forget(self, folder: Path) -> None:
         """Remove its models."""
@@ -105,7 +108,7 @@ def run(
         tell(f"[{number}/{len(parts)}] {part.name}")
         rows = part.run(size, out / size.name, **engine)
         path.parent.mkdir(parents=True, exist_ok=True)
-        results.write(path, rows, machine=results.machine())
+        results.write(path, rows, machine=results.machine(), **part.details(out / size.name))
         tell(f"    {part.summary(rows)}")
 
 

@@ -268,6 +268,10 @@ class Claim:
             rows += [results.row(name, s.value, error=s.error, **fields) for name, s in scores.items()]
         return rows
 
+    def details(self, folder: Path) -> dict[str, Any]:
+        """Return nothing: its file of results has rows only."""
+        return {}
+
     def forget(self, folder: Path) -> None:
         """Remove its models and what was measured with them."""
         for variant in self.variants:

@@ -19,13 +19,13 @@ from matplotlib.figure import Figure
 from .._typing import Floats
 from ..data.pairs import Pairs
 from ..evaluation.density import density
-from ..learning.resume import read_rows
 from ..model.paper import SETTINGS
 from ..model.prediction import Prediction
 from ..model.saving import load
 from ..model.surrogate import Surrogate
 from ..noise import GaussianMixture, parse
 from ..plot import paper
+from ..run import results
 from ..work.files import replacing
 from ..work.folder import RunFolder
 from .part import PARTS, Part
@@ -89,9 +89,10 @@ class Trained:
         return self.model.predict(self.test.a[:count], self.members, progress=False)
 
     def errors(self) -> tuple[list[float], list[float]]:
-        """Return epochs, and the MRLE that was logged then."""
-        rows = [row for row in read_rows(self.files.metrics) if row.get("mrle") is not None]
-        return [float(row["epoch"]) for row in rows], [float(row["mrle"]) for row in rows]
+        """Return epochs, and the MRLE that was logged then, from the file of results."""
+        path = self.folder / "results" / self.part.file
+        errors = results.read(path).get("errors", {}) if path.exists() else {}
+        return errors.get("epoch", []), errors.get("mrle", [])
 
 
 Groups = Sequence[Sequence[Trained]]

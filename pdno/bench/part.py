@@ -10,8 +10,10 @@ from typing import Any
 from ..data.pairs import Dataset
 from ..equation.base import Equation
 from ..evaluation.scoring import evaluate
+from ..learning.resume import read_rows
 from ..model.paper import FNO_TESTS, SETTINGS, Setting
 from ..run import results
+from ..work.folder import RunFolder
 from .methods import METHODS, Method
 from .scale import Scale
 from .training import data_of, equation_of, file_name, trained
@@ -107,6 +109,13 @@ class Part:
             for name in SCORES
             if name in e.scores
         ]
+
+    def details(self, folder: Path) -> dict[str, Any]:
+        """Return the errors that were logged during training, if there are any: {"errors": {"epoch": …, "mrle": …}}."""
+        path = RunFolder(self.run_folder(folder)).metrics
+        logged = [row for row in read_rows(path) if row.get("mrle") is not None]
+        columns = {name: [float(row[name]) for row in logged] for name in ("epoch", "mrle")}
+        return {"errors": columns} if logged else {}
 
     def log_interval(self, scale: Scale) -> float:
         """Return the number of epochs between two logged errors."""

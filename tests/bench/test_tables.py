@@ -66,6 +66,17 @@ def test_cells_of_the_paper_have_all_methods(tmp_path) -> None:
     assert note == "Measured on 7 cores (z80)."
 
 
+def test_errors_during_training_are_those_after_shares_of_it(tmp_path) -> None:
+    """Of eight logged errors the first, the second, the fourth and the last."""
+    write(tmp_path)
+    path = tmp_path / PART.file
+    errors = {"epoch": [5.0 * k for k in range(1, 9)], "mrle": [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]}
+    results.write(path, results.read(path)["rows"], errors=errors)
+    headings, row = table("epochs", tmp_path)[0]
+    assert headings[2] == "after 12% of them"
+    assert row == ["`darcy-64/diffusion`", "40", 8.0, 7.0, 5.0, 1.0, 0.0046, 1000]
+
+
 def test_figures_that_exist_are_linked(tmp_path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "fig-1d_noisy.png").touch()
