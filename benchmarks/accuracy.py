@@ -17,7 +17,7 @@ from typing import Any
 
 import pdno
 from benchmarks.problem import Row, row
-from pdno.data.pairs import Dataset
+from pdno.data.dataset import Dataset
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.evaluation import metrics
 from pdno.learning.resume import session_seconds

@@ -19,8 +19,8 @@ import numpy as np
 
 import pdno
 from benchmarks.problem import Row
+from pdno.data.dataset import Dataset
 from pdno.data.open import open_selected
-from pdno.data.pairs import Dataset
 from pdno.data.selection import Selection
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.mean import Linear

@@ -19,7 +19,7 @@ from scipy.stats import wasserstein_distance
 import pdno
 from benchmarks.measured import Measured
 from pdno._typing import Array, Floats
-from pdno.data.pairs import Dataset
+from pdno.data.dataset import Dataset
 from pdno.evaluation import metrics
 from pdno.evaluation.density import density
 from pdno.noise import GaussianMixture

@@ -2,8 +2,7 @@
 
 Run by ``make bench-drawing``; ONLY names some of the laws. Models are trained for a few steps only, because the time of a
 network evaluation does not depend on it. Members are drawn in a stream, so that memory does not depend on their number: the
-peak memory of the process is measured for a tenth of the members and for all. Fewer members are drawn of a diffusion; its time
-is that of all at the same pace.
+peak memory of the process is measured for a tenth of the members and for all.
 """
 
 import argparse
@@ -29,7 +28,7 @@ LAWS = {
     "copula": MEMBERS,
     "scaled": MEMBERS,
     "statistics": MEMBERS,
-    "diffusion": 100,
+    "diffusion": MEMBERS,
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import pdno
 from benchmarks.problem import Row, relative, row
-from pdno.data.pairs import Dataset
+from pdno.data.dataset import Dataset
 from pdno.model.operator import PDNO
 from pdno.model.prediction import Prediction
 from pdno.plot.forecasts import bands

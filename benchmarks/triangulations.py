@@ -172,7 +172,7 @@ def trained(method: str, train: Pairs, budget: float) -> Callable[[Floats], Floa
     if method == "pca-gp":
         processes = ComponentsAndProcesses(np.asarray(train.scalars), train.u)
         return lambda x: processes.sample(x, MEMBERS, seed=0)
-    data = pdno.data.pairs.Dataset(train, train[:0], {"name": "plate"}).split(0.1, 0.0)
+    data = pdno.Dataset(train, train[:0], {"name": "plate"}).split(0.1, 0.0)
     model = pdno.PDNO(budget=budget).learn(data.train, data.validation, progress=False)
     return lambda x: np.asarray(model.sample(None, MEMBERS, scalars=x))
 

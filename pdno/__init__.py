@@ -85,9 +85,10 @@ if TYPE_CHECKING:
         testing,
         work,
     )
+    from .data.dataset import Dataset
     from .data.generate import generate
     from .data.open import open
-    from .data.pairs import Dataset, Pairs
+    from .data.pairs import Pairs
     from .diffusion import base, reverse, schedule
     from .diffusion.chain import Diffusion
     from .diffusion.schedule import Schedule
@@ -106,7 +107,7 @@ if TYPE_CHECKING:
 
 _HOME = {  # modules of the names that are not modules
     "PDNO": "model.operator",
-    "Dataset": "data.pairs",
+    "Dataset": "data.dataset",
     "Diffusion": "diffusion.chain",
     "Field": "field",
     "Grid": "grid",

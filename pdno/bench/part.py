@@ -7,7 +7,7 @@ from shutil import rmtree
 from time import perf_counter
 from typing import Any
 
-from ..data.pairs import Dataset
+from ..data.dataset import Dataset
 from ..equation.base import Equation
 from ..evaluation.scoring import evaluate
 from ..learning.resume import read_rows

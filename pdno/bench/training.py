@@ -5,9 +5,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from ..data.dataset import Dataset
 from ..data.generate import generate
 from ..data.open import open as open_data
-from ..data.pairs import Dataset
 from ..equation import EQUATIONS
 from ..equation.base import Equation
 from ..learning.resume import session_seconds

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 
 from .._typing import Array, Ints, Mask
+from .dataset import Dataset
 from .nodes import COORDINATES, NODE
-from .pairs import Dataset, Pairs
+from .pairs import Pairs
 from .series import ratio
 
 __all__ = ["Finding", "check", "check_parameters", "outliers"]

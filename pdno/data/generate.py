@@ -24,7 +24,8 @@ from ..errors import UserError
 from ..noise import NAMES, Noise, parse
 from ..work.engine import run
 from . import store
-from .pairs import Dataset, Pairs, layout, open_store
+from .dataset import Dataset, layout, open_store
+from .pairs import Pairs
 
 __all__ = ["generate"]
 

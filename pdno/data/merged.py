@@ -9,8 +9,9 @@ from .. import __version__
 from .._typing import Array
 from ..basis import Kind
 from ..errors import UserError
+from .dataset import Dataset
 from .meshes import on_finest
-from .pairs import Dataset, Pairs
+from .pairs import Pairs
 from .selection import CHANNEL, SAMPLE
 from .spaces import input_kinds, unit_grid
 

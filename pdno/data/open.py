@@ -19,10 +19,11 @@ from ..grid import Axis, Grid
 from ..work.engine import memory_allowed
 from ..work.files import replacing
 from . import store
+from .dataset import Dataset, open_store
 from .formats import Contents, Entry, contents
 from .formats.meshes import is_mesh
 from .nodes import NODE, Nodes
-from .pairs import Dataset, Pairs, open_store
+from .pairs import Pairs
 from .parameters import PARAMETER, read_parameters
 from .selection import CHANNEL, SAMPLE, Selection, arrange, float_type, pick, pick_scalars, without_index
 from .suggest import CELLS, POINTS, WEIGHTS, complete, obstacle

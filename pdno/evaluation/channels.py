@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from .._typing import Array, Floats, Mask
-from ..data.pairs import Dataset, Pairs
+from ..data.dataset import Dataset
+from ..data.pairs import Pairs
 from .ensemble import ROUNDING, EnsembleSummary, channel_rms
 
 __all__ = ["channel_names", "channel_units", "in_units", "live_channels"]

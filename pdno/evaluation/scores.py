@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array, Floats, Ints, Mask
-from ..data.pairs import Dataset, Pairs
+from ..data.dataset import Dataset
+from ..data.pairs import Pairs
 from ..data.split import some_rows
 from ..equation import Equation
 from .averages import has_points

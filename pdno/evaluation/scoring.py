@@ -22,8 +22,9 @@ import numpy as np
 
 from .._typing import Array, Floats, Ints, Mask
 from ..data.arrays import check_finite
+from ..data.dataset import Dataset
 from ..data.nodes import Nodes
-from ..data.pairs import Dataset, Pairs
+from ..data.pairs import Pairs
 from ..data.split import one_of_each, some_rows
 from ..errors import UserError
 from ..work.progress import progress_bar

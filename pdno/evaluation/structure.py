@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._typing import Array, Floats, Ints, Mask
-from ..data.pairs import Dataset, Pairs
+from ..data.dataset import Dataset
+from ..data.pairs import Pairs
 from ..data.split import some_rows
 from ..errors import UserError
 from ..noise import FieldNoise, Gaussian, GaussianMixture, parse

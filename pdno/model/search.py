@@ -139,14 +139,14 @@ class Search:
         laws = self._laws(residuals)
         if not laws.reason:
             laws.screen(LAW_SCREENING)
-        best = laws.promising()
-        if reason is None and (noise < SHARED_NOISE or not laws.is_shared(best)):
+        best = laws.trials.promising()
+        if reason is None and (noise < SHARED_NOISE or not laws.trials.is_shared(best)):
             return self._finished(means, laws, plan)
-        if laws.is_shared(best):
+        if laws.trials.is_shared(best):
             before = choice.mean
-            choice, residuals = self._without_effects(means, choice, residuals, held_out, laws.has_curved_effects())
+            choice, residuals = self._without_effects(means, choice, residuals, held_out, laws.trials.has_curved_effects())
             if choice.mean is not before:
-                laws = self._laws(residuals, _tried(laws))
+                laws = self._laws(residuals, laws.trials.tried())
         self._kept(replace(choice, law=best), plan)
         return choice, self._law_of(laws, best, remarks)
 
@@ -154,13 +154,13 @@ class Search:
         self, means: MeanSelection, screened: LawSelection | None, plan: Mapping[str, Any]
     ) -> tuple[Choice, LawChoice]:
         """Train the mean for most of the remaining time, then the law; `screened` has compared laws for an earlier mean."""
-        best = Gaussian.name if screened is None else screened.promising()
-        is_known = best == Scaled.name or (screened is not None and screened.is_shared(best))
+        best = Gaussian.name if screened is None else screened.trials.promising()
+        is_known = best == Scaled.name or (screened is not None and screened.trials.is_shared(best))
         choice = means.selected(means.finish(self.terms.left(SHARED_SHARE if is_known else MEAN_SHARE)))
         residuals, remarks = self._decomposed(choice, self.terms)
-        laws = self._laws(residuals, [] if screened is None else _tried(screened))
+        laws = self._laws(residuals, [] if screened is None else screened.trials.tried())
         if not laws.reason and not is_known:
-            best = laws.screen(LAW_SCREENING).promising()
+            best = laws.screen(LAW_SCREENING).trials.promising()
         self._kept(replace(choice, law=best), plan)
         return choice, self._law_of(laws, best, remarks)
 
@@ -216,7 +216,3 @@ class Search:
         if self.terms.run is not None and is_first():
             choice.save(self.terms.run, plan)
         return choice
-
-
-def _tried(laws: LawSelection) -> list[str]:
-    return [name for name, trial in laws.trials.items() if trial.law is not None]

@@ -17,8 +17,9 @@ from .. import __version__
 from .._typing import Array, Ints
 from ..basis import Kind
 from ..data.arrays import arranged, check_alike, check_finite
+from ..data.dataset import Dataset
 from ..data.meshes import Points, on_one_grid, spaces_on
-from ..data.pairs import Dataset, Pairs
+from ..data.pairs import Pairs
 from ..data.spaces import Spaces
 from ..errors import UserError
 from ..evaluation.novelty import Novelty

@@ -11,7 +11,7 @@ from matplotlib.tri import Triangulation
 from numpy.typing import ArrayLike
 
 from .._typing import Floats
-from ..data.pairs import Dataset
+from ..data.dataset import Dataset
 from ..errors import UserError
 from .style import (
     ERROR,

@@ -10,13 +10,12 @@ white Gaussian noise, or if there is no time or there are too few pairs.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._typing import Array
 from ..data.split import folds
 from ..errors import UserError
 from ..evaluation.whiteness import components_look_gaussian, looks_gaussian
@@ -25,7 +24,7 @@ from ..learning.network import NetworkOnPairs
 from .build import LAWS
 from .candidates import LINEAR, Candidate, candidates
 from .censored import Censored
-from .compare import SCORE_MEMBERS, Difference, held_out_scores, is_evident
+from .compare import SCORE_MEMBERS, held_out_scores
 from .copula import Copula
 from .diffused import Diffused
 from .gaussian import Gaussian
@@ -35,23 +34,21 @@ from .resampled import Resampled
 from .scaled import Scaled
 from .score import Units
 from .statistics import Statistics
+from .trials import Trial, Trials, largest
 
 __all__ = ["LawChoice", "LawSelection", "choose_law"]
 
 FEWEST_FOR_VALUES = 20  # training pairs for the distribution of single values
-SIMPLE = (PosteriorLaw.name, Resampled.name, Copula.name, Censored.name)  # laws without a network, beside the Gaussian one
 FEWEST_SECONDS = 2.0  # of screening a network
 FEWEST_TESTED = 50  # residual fields whose leading components are tested, of large fields
 TESTED_VALUES = 2**24  # of residual fields whose leading components are tested
 SCREENING = 0.35  # of the time, for screening all networks
-NETWORK_GAIN = 0.01  # of statistics with a network over linear ones, at least
 LINEAR_SHARE = 0.05  # of the remaining time, for linear statistics that were not screened
 CROSS_SHARE = 0.08  # of the remaining time, for scoring laws on training pairs by folds
 CROSS_SECONDS = 20.0  # at least, for this
 MOST_CROSS_SHARE = 0.6  # of the remaining time, if that is less
 SCORE_SHARE = 0.05  # of the remaining time, for scoring one law
 ENOUGH_HELD_OUT = 100  # held-out pairs by which laws without networks are compared, otherwise on training pairs by folds
-PROMISING = 0.2  # share of the variance that a few numbers explain, or of what principal components leave unexplained
 FOLDS = 5  # of training pairs
 MOST_CROSSED = 2**22  # values of training residuals that are scored by folds
 FINAL_TRAINING = 0.92  # of the remaining time, for the final training of a law; the rest is for its score
@@ -107,25 +104,6 @@ def choose_law(
 
 
 @dataclass
-class _Trial:
-    """A trained law and its scores.
-
-    Args:
-        law: None if it could not be trained.
-        scores: for each held-out pair; None if there are none.
-        crossed: for each training pair, of copies that were trained without it; None if they were not needed.
-        seconds: training time.
-        problem: why it was not tried.
-    """
-
-    law: ResidualLaw | None
-    scores: Array | None
-    crossed: Array | None = None
-    seconds: float = 0.0
-    problem: str = ""
-
-
-@dataclass
 class LawSelection:
     """Candidates for the law of some residuals, trained one after the other.
 
@@ -144,10 +122,11 @@ class LawSelection:
     networks: Sequence[Candidate]
     terms: Terms
     earlier: Collection[str] = ()
-    trials: dict[str, _Trial] = field(default_factory=dict)
+    trials: Trials = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = self.terms.left()
+        self.trials = Trials(self.residuals, [each.name for each in self.networks if each.name != LINEAR])
         self.final = set[str]()  # names of laws that were trained for the remaining time
         self.gaussian.learn(self.residuals.measured, self.residuals.held_out, self.terms)
         self._add(Gaussian.name, self.gaussian, 0.0)
@@ -174,10 +153,10 @@ class LawSelection:
             self.only(tried[0].name)
             return self
         for each in tried:
-            if each.name == Scaled.name and LINEAR in self.trials and self._is_evident(LINEAR, Gaussian.name):
+            if each.name == Scaled.name and LINEAR in self.trials and self.trials.is_evident(LINEAR, Gaussian.name):
                 self._skip(each.name, "what whole fields share is not Gaussian")
                 continue
-            if each.name == Diffused.name and not each.required and self.has_curved_effects():
+            if each.name == Diffused.name and not each.required and self.trials.has_curved_effects():
                 self._skip(each.name, "a few numbers per field explain much of the residuals")
                 continue
             seconds = None if total is None else total * each.weight / sum(other.weight for other in tried)
@@ -191,7 +170,7 @@ class LawSelection:
 
     def finish(self) -> LawChoice:
         """Train the most promising law of the screening for the remaining time; select the best law."""
-        return self.only(self.promising())
+        return self.only(self.trials.promising())
 
     def only(self, name: str) -> LawChoice:
         """Train the law of this name for the remaining time; select the best law.
@@ -201,7 +180,7 @@ class LawSelection:
         """
         made = {each.name for each in self.networks}
         if name not in made:
-            name = _largest({each: gain for each, gain in self._gains(Gaussian.name).items() if each in made}, name)
+            name = largest({each: gain for each, gain in self.trials.gains(Gaussian.name).items() if each in made}, name)
         name = Statistics.name if name == LINEAR else name
         linear = next((each for each in self.networks if each.name == LINEAR), None)
         if name == Statistics.name and linear is not None and LINEAR not in self.trials and self._has_time(linear):
@@ -214,10 +193,10 @@ class LawSelection:
 
     def choice(self) -> LawChoice:
         """Return the best law so far, with the reasons."""
-        law = None if self.reason else self.trials[self.best()].law
+        law = None if self.reason else self.trials[self.trials.best()].law
         held_out = self.residuals.held_out
         note = law.tune(held_out, self.terms) if isinstance(law, Tunable) and held_out is not None else ""
-        trained = [trial.law.networks for trial in self.trials.values() if trial.law is not None and trial.law.networks]
+        trained = [trial.law.networks for trial in self.trials.named.values() if trial.law is not None and trial.law.networks]
         networks = law.networks if law is not None and law.networks else trained[-1] if trained else ()
         return LawChoice(law or self.gaussian, [*self.summary(), *filter(None, [note])], networks)
 
@@ -232,7 +211,7 @@ class LawSelection:
         return True
 
     def _skip(self, name: str, problem: str) -> None:
-        self.trials[name] = _Trial(None, None, problem=problem)
+        self.trials.named[name] = Trial(None, None, problem=problem)
         self.terms.log(f"{name}: not tried, {problem}")
 
     def _train(self, name: str, make: Callable[[Gaussian], ResidualLaw], terms: Terms) -> None:
@@ -247,16 +226,20 @@ class LawSelection:
             if name not in self.trials:
                 self._skip(name, str(error))
             return
-        before = self.trials.get(name)
+        before = self.trials.named.get(name)
         self._add(name, law, time.monotonic() - begin)
-        if before is not None and (change := self._difference_of(self.trials[name], before)) is not None and change.is_decisive:
-            self.trials[name] = before  # such as a training that was cut short
+        if (
+            before is not None
+            and (change := self.trials.difference_of(self.trials[name], before)) is not None
+            and change.is_decisive
+        ):
+            self.trials.named[name] = before  # such as a training that was cut short
 
     def _add(self, name: str, law: ResidualLaw, seconds: float) -> None:
         seconds_left = self.terms.left_here(1.0 if name in self.final else SCORE_SHARE)
         held_out = self.residuals.held_out
         scores = None if held_out is None else held_out_scores(law, held_out, seconds_left)
-        self.trials[name] = _Trial(law, scores, seconds=seconds)
+        self.trials.named[name] = Trial(law, scores, seconds=seconds)
         told = "" if scores is None else f"score {scores.mean():.3g} "
         self.terms.log(f"{name}: {told}({seconds:.0f} s)")
 
@@ -280,83 +263,15 @@ class LawSelection:
                 scores[left] = copy.score(train[left], SCORE_MEMBERS, units=units)
             trial.crossed = scores
 
-    def _candidates_for_folds(self) -> list[tuple[_Trial, ResidualLaw]]:
+    def _candidates_for_folds(self) -> list[tuple[Trial, ResidualLaw]]:
         """Return the Gaussian law, and those that are better than it on held-out pairs, by chance or not, best first."""
-        trained = [(trial, trial.law, trial.scores) for trial in self.trials.values() if trial.law is not None]
+        trained = [(trial, trial.law, trial.scores) for trial in self.trials.named.values() if trial.law is not None]
         ordered = sorted(trained, key=lambda each: np.inf if each[2] is None else float(each[2].mean()))
         usual = self.trials[Gaussian.name].scores
         better = [
             (trial, law) for trial, law, scores in ordered if usual is None or scores is None or scores.mean() < usual.mean()
         ]
         return [(self.trials[Gaussian.name], self.gaussian), *better]
-
-    def promising(self) -> str:
-        """Return the law that is worth further training, after which it is compared with cheaper ones, see `best`.
-
-        It is a law whose few numbers per field explain much of the variance, unless another network is better by more than
-        chance allows, or else the law with the lowest score of those that are better than a Gaussian by more than chance
-        allows.
-        """
-        shared = {name: trial.law.shared for name, trial in self.trials.items() if trial.law is not None}
-        if max(shared.values()) > PROMISING:
-            first = _largest(shared, Gaussian.name)
-            trained = [each.name for each in self.networks if each.name != LINEAR]
-            gains = self._gains(first, evidence=False)
-            return _largest({name: gain for name, gain in gains.items() if name in trained}, first)
-        return _largest(self._gains(Gaussian.name), Gaussian.name)
-
-    def has_curved_effects(self) -> bool:
-        """Whether a few numbers per field explain residuals much better than as many principal components."""
-        return any(trial.law is not None and trial.law.shared > PROMISING for trial in self.trials.values())
-
-    def is_shared(self, name: str) -> bool:
-        """Whether a law models randomness that a whole field shares, and which limits the prediction."""
-        law = self.trials[name].law
-        return law is not None and (name == Diffused.name or law.explained > PROMISING)
-
-    def best(self) -> str:
-        """Return the name of the best law.
-
-        Laws without a network must be better than a Gaussian by more than chance allows, and laws with networks better than the
-        best one of these; of several such laws, the one with the lowest score is the best. Statistics with a
-        network must be better than linear ones by a standard error, and by a hundredth: errors of its numbers depend on the
-        input.
-        """
-        simple = _largest({name: gain for name, gain in self._gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
-        gains = self._gains(simple)
-        if LINEAR in gains and Statistics.name in gains:
-            change = self._difference(LINEAR, Statistics.name)
-            if change is None or change.gain < max(NETWORK_GAIN, change.stderr):
-                gains.pop(Statistics.name)
-        return _largest(gains, simple)
-
-    def _gains(self, old: str, evidence: bool = True) -> dict[str, float]:
-        """Return the laws that are better than this one by more than chance allows, with their gain; by evidence as well."""
-        differences = {name: self._difference(old, name) for name, trial in self.trials.items() if trial.law is not None}
-        return {
-            name: each.gain
-            for name, each in differences.items()
-            if each is not None and (each.is_decisive or (evidence and not each.is_worse and self._is_evident(name, old)))
-        }
-
-    def _is_evident(self, name: str, old: str) -> bool:
-        """Whether the numbers that whole fields share, which this law models and the old one does not, are not Gaussian."""
-        law, held_out = self.trials[name].law, self.residuals.held_out
-        if law is None or law.evidence is None or held_out is None or old == Resampled.name:
-            return False
-        return law.explained > PROMISING and is_evident(law.evidence, held_out.pairs.labels())
-
-    def _difference(self, old: str, new: str) -> Difference | None:
-        """Return the difference of two scores; None if one has not been measured."""
-        return self._difference_of(self.trials[old], self.trials[new])
-
-    def _difference_of(self, old: _Trial, new: _Trial) -> Difference | None:
-        if old.crossed is not None and new.crossed is not None:
-            return Difference.of(old.crossed, new.crossed, self.residuals.train.pairs.labels())
-        held_out = self.residuals.held_out
-        if old.scores is None or new.scores is None or held_out is None:
-            return None
-        return Difference.of(old.scores, new.scores, held_out.pairs.labels())
 
     def _nothing_to_learn(self) -> str:
         """Return why no network is tried; empty if some are."""
@@ -377,28 +292,23 @@ class LawSelection:
 
     def summary(self) -> list[str]:
         """Return what was tried, what was selected, and what there was no time for."""
-        best = self.best()
+        best = self.trials.best()
         sentences = [f"Residual scale: {self.gaussian.spread.describe()}."]
         if self.reason:
             return [*sentences, f"Residuals are taken as Gaussian: {self.reason}."]
-        others = {name: self._difference("gaussian", name) for name in self.trials if name != "gaussian"}
+        others = {name: self.trials.difference("gaussian", name) for name in self.trials.named if name != "gaussian"}
         compared = [f"{name} {difference.describe()}" for name, difference in others.items() if difference is not None]
         if compared:
             score = "Scores (⅓ (CRPS + energy score + that of increments)) on held-out pairs, relative to Gaussian residuals"
             ratios = f"{score}: {', '.join(compared)}"
             result = "no other law is better than chance allows" if best == "gaussian" else f"the law {best!r} was kept"
-            if self._is_evident(best, "gaussian"):
+            if self.trials.is_evident(best, "gaussian"):
                 result += ": what whole fields share is not Gaussian by its likelihood on held-out pairs"
             sentences.append(f"{ratios}; {result}.")
         law = self.trials[best].law
         if law is not None and best != "gaussian":
             sentences.append(law.describe())
-        for name, problem in {name: trial.problem for name, trial in self.trials.items() if trial.problem}.items():
+        for name, problem in {name: trial.problem for name, trial in self.trials.named.items() if trial.problem}.items():
             tried = "was not tried again for the final mean" if name in self.earlier else "was not tried"
             sentences.append(f"The law {name!r} {tried}: {problem}.")
         return sentences
-
-
-def _largest(values: Mapping[str, float], otherwise: str) -> str:
-    """Return the name with the largest value; `otherwise` if there are none."""
-    return max(values, key=lambda name: values[name]) if values else otherwise

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from ..data.pairs import Dataset
+from ..data.dataset import Dataset
 from ..data.spaces import axis_kinds
 from ..diffusion.base import from_text
 from ..diffusion.chain import Diffusion, Target, Weight

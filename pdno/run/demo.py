@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..data.dataset import Dataset, open_store
 from ..data.generate import generate
-from ..data.pairs import Dataset, open_store
 from ..equation import Elliptic1D
 from ..errors import UserError
 from ..noise import Gaussian

@@ -13,9 +13,10 @@ import numpy as np
 
 from .._typing import Array
 from ..data import store
+from ..data.dataset import Dataset
 from ..data.formats import contents
 from ..data.open import open_selected
-from ..data.pairs import Dataset, Pairs
+from ..data.pairs import Pairs
 from ..data.selection import Selection, without_index
 from ..errors import UserError
 from ..evaluation.scoring import MIN_MEMBERS, Evaluation, evaluate

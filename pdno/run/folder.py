@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
+from ..data.dataset import Dataset
 from ..data.open import open_selected
-from ..data.pairs import Dataset
 from ..data.parameters import PARAMETER
 from ..data.selection import Selection
 from ..errors import UserError

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data import store
+from ..data.dataset import Dataset
 from ..data.formats import Contents, contents
 from ..data.open import file_dims, open_selected
-from ..data.pairs import Dataset, Pairs
+from ..data.pairs import Pairs
 from ..data.parameters import PARAMETER, is_table, read_parameters
 from ..data.selection import CHANNEL, SAMPLE, Selection, aligned, arrange, pick, pick_scalars
 from ..data.spaces import Spaces

@@ -15,11 +15,12 @@ from rich.text import Text
 
 from .._typing import Array, Ints
 from ..data import store
+from ..data.dataset import Dataset, open_store
 from ..data.findings import Finding, check
 from ..data.formats import Contents, contents
 from ..data.nodes import NODE, raster
 from ..data.open import open_file, table_in
-from ..data.pairs import Dataset, Pairs, open_store
+from ..data.pairs import Pairs
 from ..data.parameters import read_parameters
 from ..data.selection import SAMPLE, Selection, float_type
 from ..data.suggest import complete, obstacle, samples_last, with_dims

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from .. import plot
 from .._typing import Array
-from ..data.pairs import Dataset
+from ..data.dataset import Dataset
 from ..errors import UserError
 from ..evaluation.verdict import Statement
 from ..model.design.curve import LearningCurve, has_cheap_refits, learning_curve

@@ -9,8 +9,8 @@ from shutil import rmtree
 from typing import Any
 
 from ..data.arrays import check_finite
+from ..data.dataset import Dataset
 from ..data.findings import check_parameters
-from ..data.pairs import Dataset
 from ..data.parameters import resolved
 from ..errors import UserError
 from ..mean.choice import Trial

@@ -3,8 +3,9 @@
 import numpy as np
 
 import pdno
+from pdno.data.dataset import Dataset
 from pdno.data.findings import check, outliers
-from pdno.data.pairs import Dataset, Pairs
+from pdno.data.pairs import Pairs
 
 
 def data_of(a: np.ndarray, u: np.ndarray, **more: object) -> Dataset:

@@ -5,8 +5,8 @@ import pytest
 
 import pdno
 from pdno import Pairs, UserError
+from pdno.data.dataset import Dataset
 from pdno.data.merged import merged
-from pdno.data.pairs import Dataset
 
 
 def waves(points: int, count: int, seed: int = 0) -> np.ndarray:

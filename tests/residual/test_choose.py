@@ -123,8 +123,8 @@ def test_statistics_with_a_network_must_be_better_than_linear_ones(gain, expecte
     noise = 0.12 * (noise - noise.mean()) / noise.std()
     scores = {"gaussian": np.ones(100), "linear statistics": np.full(100, 0.9), "statistics": 0.9 * (1 - gain + noise)}
     trial = replace(laws.trials["gaussian"], crossed=None)
-    laws.trials = {name: replace(trial, scores=each) for name, each in scores.items()}
-    assert laws.best() == expected
+    laws.trials.named = {name: replace(trial, scores=each) for name, each in scores.items()}
+    assert laws.trials.best() == expected
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.8, "scaled"), (0.899, "statistics")])
@@ -134,9 +134,9 @@ def test_a_law_of_shared_numbers_is_promising_unless_another_network_is_better(s
     law.shared = 0.5
     noise = 0.01 * np.random.default_rng(0).standard_normal(100)
     trial = replace(laws.trials["gaussian"], crossed=None, scores=np.ones(100))
-    laws.trials = {"gaussian": trial, "scaled": replace(trial, scores=score + noise)}
-    laws.trials["statistics"] = replace(trial, law=law, scores=np.full(100, 0.9))
-    assert laws.promising() == expected
+    laws.trials.named = {"gaussian": trial, "scaled": replace(trial, scores=score + noise)}
+    laws.trials.named["statistics"] = replace(trial, law=law, scores=np.full(100, 0.9))
+    assert laws.trials.promising() == expected
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from .warp import Warp
 __all__ = ["Copy", "Jackknife"]
 
 POWER = 0.25  # of the ratio of variances
-TYPICAL = 0.9  # quantile of s² over new inputs, above which left-out runs have less weight
+TYPICAL = 0.98  # quantile of s² over new inputs, above which left-out runs have less weight
 MOST_RATIO = 100.0  # of J and s
 TINY = 1e-300
 

@@ -18,7 +18,8 @@ import xarray as xr
 from scipy.optimize import minimize_scalar, nnls
 
 from ..._typing import Floats, Ints
-from ...data.pairs import Dataset, Pairs
+from ...data.dataset import Dataset
+from ...data.pairs import Pairs
 from ...draw import generator
 from ...errors import UserError
 from ...learning.budget import Terms

@@ -14,7 +14,8 @@ import pandas as pd
 from scipy.stats import qmc
 
 from ..._typing import Array, Floats, Ints
-from ...data.pairs import Dataset, Pairs
+from ...data.dataset import Dataset
+from ...data.pairs import Pairs
 from ...data.spaces import Spaces
 from ...draw import generator
 from ...errors import UserError, nearest
