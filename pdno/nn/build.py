@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {  # many cheap steps: better than larger net
 OPERATOR = "operator"  # the network "local" with `points`, which can be evaluated on other grids
 FINE = 128  # points per side from which a small UNet has larger patches
 FINE_SETTINGS = {"patch": 4, "widths": (48, 64, 96)}
+FINE_WIDTHS = (32, 64, 96)  # of a diffusion on such grids, which evaluates its network for each member
 
 
 def build(
@@ -110,6 +111,6 @@ def _auto(grid: tuple[int, ...], settings: dict[str, Any]) -> tuple[str, dict[st
     if len(grid) > 2:
         return "fno", {"modes": max(1, min(8, min(grid) // 2)), "width": 24, **settings}
     if not {"base", "multipliers", "attention"} & set(settings):
-        return ("small" if len(grid) == 2 and min(grid) >= FINE else "local"), settings
+        return ("small", {"widths": FINE_WIDTHS, **settings}) if len(grid) == 2 and min(grid) >= FINE else ("local", settings)
     levels = max(1, min(4, int(math.log2(min(grid))) - 1))
     return "unet", {"base": 16, "multipliers": (1, 2, 4, 8)[:levels], **settings}

@@ -66,6 +66,11 @@ class Difference:
         return self.gain > max(LEAST_GAIN, float(student.ppf(LEVEL, self.groups - 1)) * self.stderr)
 
     @property
+    def is_likely(self) -> bool:
+        """Whether the second law has a lower score, by more than one standard error."""
+        return self.gain > max(LEAST_GAIN, self.stderr)
+
+    @property
     def is_worse(self) -> bool:
         """Whether the second law has a higher score, by more than one standard error."""
         return self.gain < -self.stderr

@@ -76,8 +76,8 @@ class Tobit:
         inputs = self.residuals.inputs
         self.with_mean = False
         if inputs.a.shape[2:] == inputs.mean.shape[2:]:
-            left = {each: np.square(self._regression(AFFINE, each)[1]).sum() for each in (False, True)}
-            self.with_mean = bool(left[True] < left[False])
+            left = {each: self._size(each) * self._regression(AFFINE, each)[1] for each in (False, True)}
+            self.with_mean = bool(np.square(left[True]).sum() < np.square(left[False]).sum())
 
     def iterate(self, count: int, terms: Terms) -> "Tobit":
         """Take some iterations, or fewer if there is no time left; return itself."""
@@ -94,23 +94,28 @@ class Tobit:
     def estimated(self, settings: Mapping[str, Any], terms: Terms) -> tuple[Latent, Residuals]:
         """Return the distribution, and the residuals z − μ(a) of training pairs, out of fold.
 
-        If m(a) is in-sample, residuals were enlarged to the size of held-out ones; if μ depends on it, those of z are enlarged
-        by the same factor.
-
         Args:
             settings: of the regression.
             terms: of the training of g.
         """
         given, mask = self.residuals, self.residuals.mask
         mean, e = self._regression(settings, self.with_mean)
-        if self.with_mean:
-            raw = given.pairs.filled - given.inputs.mean
-            size = root_mean_square(given.values, mask) / np.maximum(root_mean_square(raw, mask), TINY)
-        else:
-            size = np.ones(1)
         pairs = pairs_of(given.pairs.a, self.z, given.pairs.scalars, mask)
-        latent = Residuals(pairs, np.where(self.live, size * e, 0.0), given.elements, given.periodic, self.z - e)
+        values = np.where(self.live, self._size(self.with_mean) * e, 0.0)
+        latent = Residuals(pairs, values, given.elements, given.periodic, self.z - e)
         return Latent(self.link, mean, self.with_mean, Gaussian().learn(latent, None, terms)), latent
+
+    def _size(self, with_mean: bool) -> Array:
+        """Return the factor by which residuals of z are too small.
+
+        If m(a) is in-sample, residuals of u were enlarged to the size of held-out ones; if μ depends on m(a), those of z are
+        too small by the same factor.
+        """
+        given, mask = self.residuals, self.residuals.mask
+        if not with_mean:
+            return np.ones(1)
+        raw = given.pairs.filled - given.inputs.mean
+        return np.asarray(root_mean_square(given.values, mask) / np.maximum(root_mean_square(raw, mask), TINY))
 
     def _regression(self, settings: Mapping[str, Any], with_mean: bool) -> tuple[Linear, Array]:
         """Return μ, and its out-of-fold residuals."""

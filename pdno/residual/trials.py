@@ -97,9 +97,8 @@ class Trials:
         """Return the name of the best law.
 
         Laws without a network must be better than a Gaussian by more than chance allows, and laws with networks better than the
-        best one of these; of several such laws, the one with the lowest score is the best. Statistics with a
-        network must be better than linear ones by a standard error, and by a hundredth: errors of its numbers depend on the
-        input.
+        best one of these; of several such laws, the one with the lowest score is the best. Statistics with a network must be
+        better than linear ones by a standard error, and by a hundredth: errors of its numbers depend on the input.
         """
         simple = largest({name: gain for name, gain in self.gains(Gaussian.name).items() if name in SIMPLE}, Gaussian.name)
         gains = self.gains(simple)
@@ -115,7 +114,12 @@ class Trials:
         return {
             name: each.gain
             for name, each in differences.items()
-            if each is not None and (each.is_decisive or (evidence and not each.is_worse and self.is_evident(name, old)))
+            if each is not None
+            and (
+                each.is_decisive
+                or (name == Censored.name and each.is_likely)
+                or (evidence and not each.is_worse and self.is_evident(name, old))
+            )
         }
 
     def is_evident(self, name: str, old: str) -> bool:

@@ -112,6 +112,15 @@ def test_the_spread_is_that_of_enlarged_residuals(with_mean) -> None:
     assert stds[1] == pytest.approx((2 if with_mean else 1) * stds[0], rel=1e-6)
 
 
+def test_an_overfitted_mean_is_no_regressor() -> None:
+    """m(a) that is nearly u at training pairs explains all of z there; its enlarged residuals say that it does not."""
+    a, u = problem(PAIRS, 0)
+    m = u + 0.1 * (u.mean(axis=0) - u) + 0.01 * np.random.default_rng(3).standard_normal(u.shape)
+    for factor, used in ((1.0, True), (10.0, False)):
+        tobit = Tobit(Residuals(pairs_of(a, u), factor * (u - m), prediction=m), np.ones((1, NODES), bool), 2, 0)
+        assert tobit.with_mean is used
+
+
 def test_an_upper_bound_is_treated_alike(trained) -> None:
     (a, u), (a_new, u_new) = problem(PAIRS, 0), problem(3, 1)
     law, new, mirrored = trained, residuals_of(a_new, u_new), residuals_of(-a_new, 1 - u_new)

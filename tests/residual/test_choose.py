@@ -127,6 +127,17 @@ def test_statistics_with_a_network_must_be_better_than_linear_ones(gain, expecte
     assert laws.trials.best() == expected
 
 
+@pytest.mark.parametrize(("gain", "expected"), [(0.018, "censored"), (0.006, "gaussian")])
+def test_outputs_at_a_bound_ask_for_their_law(gain, expected) -> None:
+    """One standard error suffices, which is .012; another law needs two."""
+    laws = LawSelection(mean_residuals(100), Gaussian("scalar"), [], QUIET)
+    noise = np.random.default_rng(0).standard_normal(100)
+    scores = 1 - gain + 0.12 * (noise - noise.mean()) / noise.std()
+    trial = replace(laws.trials["gaussian"], crossed=None, scores=np.ones(100))
+    laws.trials.named = {"gaussian": trial, "copula": replace(trial, scores=scores), "censored": replace(trial, scores=scores)}
+    assert laws.trials.best() == expected
+
+
 @pytest.mark.parametrize(("score", "expected"), [(0.8, "scaled"), (0.899, "statistics")])
 def test_a_law_of_shared_numbers_is_promising_unless_another_network_is_better(score, expected) -> None:
     laws = LawSelection(mean_residuals(100), Gaussian("scalar"), candidates(Diffused()), QUIET)
