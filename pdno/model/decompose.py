@@ -93,13 +93,14 @@ def decompose(
         return MeanResiduals(train, validation, validation, choice.exact), [shift]
     train, representative = _in_sample(mean, pairs, validation, residuals)
     if validation is None:
-        return MeanResiduals(train, None, train, choice.exact, representative), []
-    remarks = []
+        return MeanResiduals(train, None, train, choice.exact, representative, out_of_fold=False), []
+    remarks, is_crossed = list[str](), False
     if not representative and terms is not None and (values := _cross_fitted(choice, pairs, terms)) is not None:
-        train, representative = _scaled(residuals(pairs, values), root_mean_square(validation.values, validation.mask)), True
+        train = _scaled(residuals(pairs, values), root_mean_square(validation.values, validation.mask))
+        representative = is_crossed = True
         remarks = ["The mean is overfitted: residuals are those of copies of it that were trained without the pair."]
     measured = _measured(train, validation) if representative else validation
-    return MeanResiduals(train, validation, measured, choice.exact, representative), remarks
+    return MeanResiduals(train, validation, measured, choice.exact, representative, is_crossed), remarks
 
 
 def in_sample(mean: Mean, pairs: Pairs, spaces: Spaces, elements: Sequence[Symmetry] = ()) -> Residuals:

@@ -244,8 +244,13 @@ class LawSelection:
         self.terms.log(f"{name}: {told}({seconds:.0f} s)")
 
     def _cross(self) -> None:
-        """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds."""
+        """Score the laws without networks on all training pairs if there are few held-out pairs: copies of them, by folds.
+
+        In-sample residuals are not scored: what a mean has learned by heart looks like a law of single values.
+        """
         train, held_out = self.residuals.train, self.residuals.held_out
+        if not self.residuals.out_of_fold:
+            return
         if (held_out is not None and len(held_out) >= ENOUGH_HELD_OUT) or train.values.size > MOST_CROSSED:
             return
         if len(np.unique(train.pairs.labels())) < FOLDS:

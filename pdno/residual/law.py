@@ -155,6 +155,7 @@ class MeanResiduals:
             estimated.
         exact: whether predictions of the mean are exact up to rounding.
         representative: whether `train` is representative of new pairs.
+        out_of_fold: whether `train` are residuals of copies of the mean that were trained without the pair.
     """
 
     train: Residuals
@@ -162,6 +163,7 @@ class MeanResiduals:
     measured: Residuals
     exact: bool = False
     representative: bool = True
+    out_of_fold: bool = True
 
     @property
     def enlarged(self) -> Residuals:

@@ -144,6 +144,7 @@ def test_residuals_of_an_overfitted_mean_are_cross_fitted_if_there_is_time() -> 
     pairs, other = Pairs.of(a[:80], clean[:80]), Pairs.of(a[80:], 3 * clean[80:])
     left, remarks = decompose(chosen(Memory(), pairs), pairs, other, Spaces.of(pairs), terms=QUIET.within(60.0))
     assert left.representative
+    assert left.out_of_fold
     ratio = left.train.values / clean[:80]
     np.testing.assert_allclose(ratio, ratio[0, 0, 0])
     assert np.mean(left.train.values**2) == pytest.approx(np.mean((3 * clean[80:]) ** 2))
@@ -165,6 +166,7 @@ def test_the_scale_is_not_smaller_than_in_sample_residuals() -> None:
         left, _ = decompose(choice, pairs, Pairs.of(a[few], u[few]), Spaces.of(pairs))
         found = np.sqrt(np.mean(left.measured.values**2))
         inside = np.sqrt(np.mean((u[:90] - mean(a[:90])) ** 2))
+        assert not left.out_of_fold
         assert found == pytest.approx(max(size, inside))
 
 

@@ -29,6 +29,14 @@ def mean_residuals(count: int = 60, seed: int = 0) -> MeanResiduals:
     return MeanResiduals(train, held_out, train)
 
 
+@pytest.mark.parametrize("out_of_fold", [True, False])
+def test_laws_are_scored_by_folds_if_residuals_are_out_of_fold(out_of_fold) -> None:
+    train, held_out = coins(60, 0), coins(20, 1)
+    laws = LawSelection(MeanResiduals(train, held_out, train, out_of_fold=out_of_fold), Gaussian("scalar"), [], QUIET)
+    assert (laws.trials["gaussian"].crossed is not None) is out_of_fold
+    assert (laws.trials["copula"].crossed is not None) is out_of_fold
+
+
 # "auto"
 
 
