@@ -198,6 +198,10 @@ class Componentwise(ABC):
         """Return the posterior of the pairs of the latest call of `residuals`, each without itself."""
 
     @abstractmethod
+    def sizes_with(self, counts: tuple[int, ...], seed: int = 0) -> tuple[Floats, float]:
+        """Return root mean square errors with other numbers of runs, by the posterior: without noise, (count,); and noise."""
+
+    @abstractmethod
     def joint(self, a: Array, scalars: Array | None, most: int) -> tuple[Floats, Floats]:
         """Return covariances of the errors of m between inputs, averaged over the field, for the most uncertain components.
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 import pdno
 from pdno.model.design.curve import PowerLaw, fit_power_law
@@ -43,6 +44,29 @@ def test_data_without_noise_have_no_floor() -> None:
     assert curve.floor[0] < curve.forecast(40)[0] / 2
     assert curve.forecast(80)[0] < 0.8 * curve.forecast(40)[0]
     assert "No lower limit was found" in curve.describe()
+
+
+@pytest.mark.parametrize("rough", [False, True])
+def test_twice_the_runs_bring_what_the_posterior_expects(rough) -> None:
+    """Errors of a smooth function fall to .13, those of one with kinks to .6 of the present ones: within a factor of two."""
+    new, ratios, forecasts = np.random.default_rng(0).random((500, 2)), [], []
+
+    def f(x: np.ndarray) -> np.ndarray:
+        smooth = np.abs(x[:, :1] - 0.4) + np.abs(x[:, 1:] - 0.7) if rough else np.sin(4 * x[:, :1]) * np.cos(5 * x[:, 1:])
+        return smooth * np.linspace(1, 2, 8)
+
+    for seed in range(3):
+        errors = []
+        for n in (20, 40):
+            x = qmc.LatinHypercube(2, rng=seed).random(n)
+            model = pdno.baseline.Deterministic("process").fit(None, f(x), scalars=x, validation=0)
+            errors.append(np.sqrt(np.mean((model.predict(np.zeros((500, 8)), scalars=new).mean - f(new)) ** 2)))
+            if n == 20:
+                curve = pdno.learning_curve(model, pdno.Pairs.of(np.zeros((n, 8)), f(x), scalars=x), repetitions=1)
+                forecasts.append(np.log(curve.forecast(40)[0] / curve.forecast(20)[0]))
+        ratios.append(np.log(errors[1] / errors[0]))
+    assert abs(np.mean(forecasts) - np.mean(ratios)) < np.log(2)
+    assert bool(np.mean(forecasts) > np.log(0.4)) is rough
 
 
 def test_validation_pairs_are_used_and_groups_stay_together() -> None:

@@ -27,6 +27,7 @@ from ...work.state import State
 from ..base import Components, Componentwise, Mean, Posterior, checked
 from .components import Coordinates
 from .fitted import Fitted
+from .forecast import posterior_sizes
 from .jackknife import Jackknife
 from .promise import new_rows
 from .regression import KERNELS, Hyper, Regression
@@ -166,6 +167,9 @@ class Process(Mean, Posterior, Componentwise):
         if jackknife is None:
             return plain
         return replace(plain, size_variance=jackknife.variance, weights=jackknife.weights(self._left_out))
+
+    def sizes_with(self, counts: tuple[int, ...], seed: int = 0) -> tuple[Floats, float]:
+        return posterior_sizes(self._trained(), counts, seed)
 
     @property
     def lengths(self) -> Floats:

@@ -13,7 +13,7 @@ from ...data.pairs import Pairs
 from ...draw import generator
 from ..base import Components, Componentwise, Mean
 
-__all__ = ["new_rows", "size_at_new_inputs"]
+__all__ = ["inputs_are_known", "new_rows", "quantiles", "size_at_new_inputs"]
 
 NEW = 1000  # inputs at which posterior sizes are computed
 SIGMAS = 4  # standard errors of a correlation of independent parameters
@@ -29,7 +29,7 @@ def size_at_new_inputs(mean: Mean, pairs: Pairs, seed: int) -> float:
         seed: of the new inputs.
     """
     x = pairs.scalars
-    if not isinstance(mean, Componentwise) or x is None or np.ptp(pairs.a, axis=0).max(initial=0.0) > 0 or _are_dependent(x):
+    if not isinstance(mean, Componentwise) or x is None or not inputs_are_known(pairs):
         return 1.0
     new = new_rows(x, seed)
     sizes = [
@@ -38,10 +38,16 @@ def size_at_new_inputs(mean: Mean, pairs: Pairs, seed: int) -> float:
     return float(sizes[0] / sizes[1]) if sizes[1] > 0 else 1.0
 
 
+def inputs_are_known(pairs: Pairs) -> bool:
+    """Return whether the distribution of new inputs is that of independent parameters."""
+    x = pairs.scalars
+    return x is not None and np.ptp(pairs.a, axis=0).max(initial=0.0) == 0 and not _are_dependent(x)
+
+
 def new_rows(x: Array, seed: int) -> Array:
     """Return NEW inputs with independent parameters, each with the distribution of a column of x (sample, parameter)."""
     rng = generator(seed, "new inputs", 0)
-    return np.stack([_drawn(column, rng) for column in x.T], axis=1)
+    return np.stack([quantiles(column, rng.random(NEW)) for column in x.T], axis=1)
 
 
 def _are_dependent(x: Array) -> bool:
@@ -52,11 +58,10 @@ def _are_dependent(x: Array) -> bool:
     return bool(np.abs(correlation).max(initial=0.0) > SIGMAS / np.sqrt(len(x)))
 
 
-def _drawn(column: Array, rng: np.random.Generator) -> Array:
-    """Return NEW values with the distribution of a parameter: between its values, or, if these are few, equal to them."""
-    if len(np.unique(column)) < DISTINCT * len(column):
-        return rng.choice(column, NEW)
-    return np.quantile(column, rng.random(NEW))
+def quantiles(column: Array, p: Array) -> Array:
+    """Return quantiles of a parameter: between its values, or, if these are few, equal to them."""
+    few = len(np.unique(column)) < DISTINCT * len(column)
+    return np.asarray(np.quantile(column, p, method="inverted_cdf" if few else "linear"))
 
 
 def _size(components: Components) -> Array:

@@ -1,12 +1,19 @@
 r"""How many more runs? The error of the mean model against the number of runs it is trained on, and its extrapolation.
 
-    e(n)² = c² + b² n^(−2α),        α ≥ 0.1,        b, c ≥ 0,
+    e(n)² = c² + b² n^(−2α),        b, c ≥ 0,
 
 where e(n)² is the mean squared error of refits on n of the runs, on the other runs, and that of the model itself is its
-cross-validated one. The floor c is what no number of runs will remove: noise, and what the mean model cannot represent. b² and
-c² are fitted by non-negative least squares of relative errors to geometric means over refits (a few large errors would dominate
-arithmetic ones) for each α of a grid, and the best α is taken. The law is then scaled to the cross-validated error, for which
-all runs are tested. Standard errors are those of fits to resampled repetitions and runs (bootstrap).
+cross-validated one. The floor c is what no number of runs will remove: noise, and what the mean model cannot represent.
+
+**Fit.** b² and c² are fitted by non-negative least squares of relative errors to geometric means over refits (a few large
+errors would dominate arithmetic ones) for each α ≥ 0.1 of a grid, and the best α is taken. The law is then scaled to the
+cross-validated error, for which all runs are tested. Standard errors are those of fits to resampled repetitions and runs
+(bootstrap).
+
+**Posterior.** A Gaussian process of parameters with known distributions knows more: e(2n)/e(n) is that of its posterior with
+the present and with twice as many runs (`pdno.mean.process.forecast`). The error of a smooth function falls faster than that
+of refits, whose hyper-parameters are worse. c is then the noise by the posterior or the floor of the fit, whichever is
+smaller: a process can take a kink for noise. Standard errors of α are those of the fits.
 """
 
 import time
@@ -23,12 +30,12 @@ from ...data.pairs import Pairs
 from ...draw import generator
 from ...errors import UserError
 from ...learning.budget import Terms
-from ...mean.base import Mean, out_of_fold
+from ...mean.base import Componentwise, Mean, out_of_fold
 from ...mean.constant import Constant
 from ...mean.kernel.kernel import Kernel
 from ...mean.linear.linear import Linear
 from ...mean.process.process import Process
-from ...mean.process.promise import size_at_new_inputs
+from ...mean.process.promise import inputs_are_known, size_at_new_inputs
 from ..surrogate import Surrogate
 
 __all__ = ["LearningCurve", "PowerLaw", "fit_power_law", "has_cheap_refits", "learning_curve"]
@@ -40,6 +47,7 @@ FEWEST_RUNS = 12
 REPETITIONS = 8
 SCORED = 200  # largest number of runs on which a refit is scored
 RESAMPLED = 100  # fits from which standard errors are estimated
+MOST_RUNS = 500  # for which posteriors are computed
 TINY = 1e-150
 EXPONENTS = np.geomspace(0.1, 3.0, 30)  # α, between which the best is looked for
 
@@ -151,6 +159,10 @@ def learning_curve(
     u, present = pairs.filled, float(np.sqrt(own.mean()))
     spread = float(np.sqrt(np.square(u - u.mean(axis=0)).mean()))
     law = _fitted(sizes, every, independent, float(own.mean()))
+    if isinstance(mean, Componentwise) and inputs_are_known(pairs):
+        size = mean.sizes_with((min(independent, MOST_RUNS), 2 * min(independent, MOST_RUNS)), seed)
+        law = _by_posterior(*size, law, independent, 0.0)
+        resampled = _by_posterior(*size, resampled, independent, resampled.exponent - resampled.exponent.mean())
     trained = int(model.provenance.get("pairs", len(pairs)))
     return LearningCurve(sizes, every, present, trained, spread, law, resampled)
 
@@ -164,6 +176,25 @@ def _cross_validated(mean: Mean, pairs: Pairs, seed: int) -> Floats:
         return np.asarray(np.where(pairs.mask, squares, 0.0).reshape(len(pairs), -1).sum(axis=1) / observed)
     ratio = size_at_new_inputs(copy, pairs, seed)
     return np.asarray(ratio**2 * squares.reshape(len(pairs), -1).mean(axis=1))
+
+
+def _by_posterior(sizes: Floats, noise: float, law: PowerLaw, runs: int, shift: Floats | float) -> PowerLaw:
+    """Return e(n) by the posterior, with the present error of a fit.
+
+    Args:
+        sizes: of errors without noise, with the present number of runs, and with twice as many.
+        noise: in units of these sizes.
+        law: the fit, or fits.
+        runs: the present number.
+        shift: added to the exponent.
+    """
+    now, then = np.square(sizes) + noise**2
+    square = law(runs) ** 2
+    floor = np.minimum(law.floor**2, square * noise**2 / now)
+    rest = square - floor
+    exponent = np.log2(rest / (square * then / now - floor)) / 2 + shift
+    exponent = np.clip(exponent, EXPONENTS[0], EXPONENTS[-1])
+    return PowerLaw(np.sqrt(floor), np.sqrt(rest) * float(runs) ** exponent, exponent)
 
 
 def _fitted(sizes: Ints, errors: Floats, runs: int, square: float) -> PowerLaw:
