@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.table import Table
 
 from .._typing import Array
 from ..evaluation.verdict import rounded
+from .terminal import text_table
 
 __all__ = ["channel_of", "channel_rows", "channel_table", "plotted"]
 
@@ -36,14 +36,7 @@ def channel_rows(contents: Mapping[str, Any]) -> tuple[list[str], list[list[str]
 def channel_table(contents: Mapping[str, Any]) -> Table | None:
     """Return the scores of each channel as a table for the terminal; None for a single channel."""
     columns, rows = channel_rows(contents)
-    if not rows:
-        return None
-    table = Table(box=SIMPLE, pad_edge=False)
-    for k, name in enumerate(columns):
-        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return text_table(columns, rows) if rows else None
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +25,7 @@ from ..data.selection import SAMPLE, Selection, float_type
 from ..data.suggest import complete, obstacle, samples_last, with_dims
 from ..errors import UserError
 from ..work.engine import memory_allowed
+from .terminal import text_table
 
 __all__ = ["inspect", "sketch"]
 
@@ -139,17 +139,15 @@ def _sampled(count: int, sampled: int) -> Ints:
 
 def _table(file: Contents, part: Contents) -> Table:
     """Return a table of all arrays with shape, type and range, which is that of a part of the file."""
-    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
-    for heading in ("array", "shape", "type", "minimum", "maximum", "mean"):
-        table.add_column(heading, justify="left" if heading in ("array", "shape", "type") else "right")
+    rows = []
     for entry in file.entries.values():
         shape = " × ".join(map(str, entry.shape)) or "scalar"
         if entry.dims:
             shape += f" ({', '.join(entry.dims)})"
         sample = part.entries[entry.name]
         complete = sample.shape == entry.shape
-        table.add_row(Text(entry.name), shape, str(entry.dtype), *_range(sample.read(slice(None)), complete))
-    return table
+        rows.append((Text(entry.name), shape, str(entry.dtype), *_range(sample.read(slice(None)), complete)))
+    return text_table(("array", "shape", "type", "minimum", "maximum", "mean"), rows, left=3, tight=True)
 
 
 def _types(file: Contents) -> Iterator[str]:
@@ -195,12 +193,10 @@ def _show(console: Console, data: Dataset, plot: Path | None) -> list[Finding]:
 
 def _parameters(pairs: Pairs) -> Table:
     """Return a table of the parameters with their ranges."""
-    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
-    for heading in ("parameter", "minimum", "maximum", "mean", "different values"):
-        table.add_column(heading, justify="left" if heading == "parameter" else "right")
-    for name, values in zip(pairs.parameters, np.asarray(pairs.scalars).T, strict=True):
-        table.add_row(Text(name), *_range(values, complete=True), str(len(np.unique(values))))
-    return table
+    values = np.asarray(pairs.scalars)
+    ranges = [(*_range(column, complete=True), str(len(np.unique(column)))) for column in values.T]
+    rows = ((Text(name), *cells) for name, cells in zip(pairs.parameters, ranges, strict=True))
+    return text_table(("parameter", "minimum", "maximum", "mean", "different values"), rows, tight=True)
 
 
 def sketch(field: Array, width: int = 60) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.box import SIMPLE
 from rich.table import Table
 
 from .. import plot
@@ -18,6 +17,7 @@ from ..evaluation.score import Score
 from ..evaluation.scoring import Evaluation
 from ..evaluation.structure import PREFIXES
 from .results import NOISE, SOURCES
+from .terminal import text_table
 
 __all__ = ["arrays_of", "drawings", "is_noise", "mixtures", "mixtures_of", "noise_rows", "noise_table"]
 
@@ -120,15 +120,8 @@ def _number(value: float, error: float | None) -> str:
 def noise_table(contents: Mapping[str, Any]) -> Table | None:
     """Return the statistics of the noise as a table for the terminal; None if there are none."""
     columns, rows = noise_rows(contents)
-    if not rows:
-        return None
-    table = Table(box=SIMPLE, pad_edge=False)
-    for k, name in enumerate(columns):
-        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
     short = {text: label for label, text in NOISE.values()}
-    for text, *cells in rows:
-        table.add_row(short[text], *cells)
-    return table
+    return text_table(columns, ([short[text], *cells] for text, *cells in rows)) if rows else None
 
 
 # Figures

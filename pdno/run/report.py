@@ -19,7 +19,6 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -38,6 +37,7 @@ from . import results
 from .channels import channel_of, channel_rows, channel_table, plotted
 from .noise import drawings, is_noise, mixtures, noise_rows, noise_table
 from .parameters import drawings_of
+from .terminal import text_table
 
 __all__ = ["check_name", "render", "show_results", "statements", "table", "write_report"]
 
@@ -116,14 +116,10 @@ def _has_paper(contents: Mapping[str, Any]) -> bool:
 def table(contents: Mapping[str, Any]) -> Table:
     """Return the scores as a table for the terminal."""
     title = Text(f"{contents['rows'][0]['method']} on {contents['metadata']['data']}")
-    scores = Table(box=SIMPLE, pad_edge=False, title=title, title_justify="left")
-    with_paper = _has_paper(contents)
-    for name in ("metric", "value", "± error", *(["paper"] if with_paper else [])):
-        scores.add_column(name, justify="left" if name == "metric" else "right", no_wrap=name != "metric")
-    for row in (row for row in contents["rows"] if not is_noise(row["metric"])):
-        cells = _cells(row)
-        scores.add_row(cells["description"], cells["value"], cells["error"], *([cells["paper"]] if with_paper else []))
-    return scores
+    columns = ["metric", "value", "± error", *(["paper"] if _has_paper(contents) else [])]
+    cells = [_cells(row) for row in contents["rows"] if not is_noise(row["metric"])]
+    keys = ("description", "value", "error", "paper")[: len(columns)]
+    return text_table(columns, ([each[key] for key in keys] for each in cells), title=title)
 
 
 def statements(contents: Mapping[str, Any]) -> list[str]:
