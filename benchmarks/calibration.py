@@ -8,14 +8,13 @@ import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 import pdno
+from benchmarks.known import Known
 from benchmarks.problem import Row
-from pdno._typing import Array, Ints
-from pdno.data.spaces import Spaces
+from pdno._typing import Array, Floats
 from pdno.equation import Advection, Burgers, Darcy, Elliptic1D, Equation
 from pdno.evaluation.calibration import diagnose, pit
 from pdno.evaluation.novelty import Novelty
@@ -27,44 +26,11 @@ COMMAND = "make bench-calibration"
 MEMBERS = 10_000  # of the large ensembles
 INPUTS = 100  # likewise
 POINTS = 128  # along each axis, likewise
-BATCH = 50  # members that are drawn at a time
 
 
-class Known:
-    """A model with a known distribution: u | a ~ N(a, 1) at each point."""
-
-    parameters = 0
-    deterministic = False
-    novelty: Novelty | None = None
-
-    def __init__(self, pairs: pdno.Pairs) -> None:
-        self.spaces = Spaces.of(pairs)
-        self.provenance: dict[str, Any] = {"pairs": 0}
-
-    def evaluations(self, **sampling: Any) -> int:
-        return 0
-
-    def given(self, a: Any, scalars: Any = None) -> "Given":
-        return Given(a)
-
-
-class Given:
-    """The distribution of `Known` for some inputs."""
-
-    mean = None
-
-    def __init__(self, a: Array) -> None:
-        self.a = a
-
-    def stream(
-        self, members: int, seed: int = 0, *, chunk: int | None = None, start: int = 0, **sampling: Any
-    ) -> Iterator[tuple[Ints, Ints, Array]]:
-        rng = np.random.default_rng((seed, start))
-        for i, field in enumerate(self.a):
-            for first in range(0, members, BATCH):
-                numbers = np.arange(first, min(first + BATCH, members))
-                eta = rng.standard_normal((len(numbers), *field.shape), dtype=np.float32)
-                yield np.full(len(numbers), i), numbers, field + eta.astype(np.float64)
+def white(members: int, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Return independent noise of unit variance, (member, *shape)."""
+    return rng.standard_normal((members, *shape), dtype=np.float32).astype(np.float64)
 
 
 def large_ensembles() -> Iterator[Row]:
@@ -73,7 +39,7 @@ def large_ensembles() -> Iterator[Row]:
     a = rng.standard_normal((INPUTS, 1, POINTS, POINTS))
     pairs = pdno.Pairs.of(a, a, u_eta=a + rng.standard_normal(a.shape))
     before, begin = _peak(), perf_counter()
-    e = evaluate(Known(pairs), pairs, members=MEMBERS)
+    e = evaluate(Known(pairs, white), pairs, members=MEMBERS)
     common = {
         "test": "known distribution",
         "method": "evaluation",

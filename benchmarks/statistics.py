@@ -14,16 +14,15 @@ of the axis), which is between white errors and those of one fate.
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 import pdno
+from benchmarks.known import Known
 from benchmarks.measured import Key, Measured
 from benchmarks.problem import Row
-from pdno._typing import Array, Floats, Ints, Mask
-from pdno.data.spaces import Spaces
+from pdno._typing import Floats, Ints, Mask
 from pdno.data.split import one_of_each
 from pdno.evaluation.averages import averages
 from pdno.evaluation.calibration import diagnose
@@ -128,39 +127,6 @@ def conformal(repeats: int, kind: str) -> Values:
     return found
 
 
-class Known:
-    """A model with a known distribution: u | a ~ a + smooth errors."""
-
-    parameters = 0
-    deterministic = False
-
-    def __init__(self, train: pdno.Pairs) -> None:
-        self.spaces, self.novelty = Spaces.of(train), Novelty.halves(train.a)
-        self.provenance: dict[str, Any] = {"pairs": len(train)}
-
-    def evaluations(self, **sampling: Any) -> int:
-        return 0
-
-    def given(self, a: Any, scalars: Any = None) -> "Given":
-        return Given(a)
-
-
-class Given:
-    """The distribution of `Known` for some inputs."""
-
-    mean = None
-
-    def __init__(self, a: Array) -> None:
-        self.a = a
-
-    def stream(
-        self, members: int, seed: int = 0, *, chunk: int | None = None, start: int = 0, **sampling: Any
-    ) -> Iterator[tuple[Ints, Ints, Array]]:
-        for i, field in enumerate(self.a):
-            noise = _smooth(members, np.random.default_rng((seed, start + i)))
-            yield np.full(members, i), np.arange(members), field + noise
-
-
 def verdicts(repeats: int, kind: str) -> Values:
     """Evaluate perfect models; count verdicts that find a defect."""
     found: Values = {}
@@ -170,7 +136,14 @@ def verdicts(repeats: int, kind: str) -> Values:
         a = 3 * (_smooth(len(z), rng) if groups is None else _smooth(n, rng)[groups] + 0.1 * _smooth(len(z), rng))
         test = pdno.Pairs.of(a, a, u_eta=a + z, group=groups, mask=mask)
         data = pdno.Dataset(pdno.Pairs.of(train, train + _smooth(60, rng)), test, {"name": "known"})
-        e = evaluate(Known(data.train), data, members=40, seed=int(rng.integers(2**31)), calibrate=0, progress=False)
+        e = evaluate(
+            Known(data.train, lambda members, shape, rng: _smooth(members, rng), Novelty.halves(data.train.a)),
+            data,
+            members=40,
+            seed=int(rng.integers(2**31)),
+            calibrate=0,
+            progress=False,
+        )
         _, calibration, noise, limitations = verdict(e)
         values = {
             "verdict_calibration": calibration.grade in ("fair", "poor"),
