@@ -1,7 +1,8 @@
 """Compare the default with textbook emulators on few runs of simulations with a few parameters; write results/runs.json.
 
-The error with twice the runs is forecast and measured. Run by ``make bench-runs``; ONLY names some of the problems of `benchmarks.runproblems`, RUNS numbers of runs, SEEDS designs
-and METHODS methods. A model that is in the file is not trained again unless AGAIN is set.
+The error with twice the runs is forecast and measured. Run by ``make bench-runs``; ONLY names some of the problems of
+`benchmarks.runproblems`, RUNS numbers of runs, SEEDS designs and METHODS methods. A model that is in the file is not trained
+again unless AGAIN is set.
 """
 
 import argparse

@@ -6,7 +6,7 @@ import pytest
 from pdno.mean.base import pairs_of
 from pdno.mean.process.fitted import Fitted
 from pdno.mean.process.jackknife import POWER, Copy, Jackknife
-from pdno.mean.process.process import Process
+from pdno.mean.process.process import FEWEST_SIZED, Process
 from pdno.mean.process.promise import new_rows
 
 RNG = np.random.default_rng(0)
@@ -92,3 +92,11 @@ def test_sizes_are_saved(process) -> None:
 def test_without_residuals_sizes_are_not_known() -> None:
     x = RNG.uniform(size=(20, 1))
     assert Process().fit(zeros(x), runs(x)[:, None], x).components(zeros(x), x).size is None
+
+
+@pytest.mark.parametrize("count", [FEWEST_SIZED - 1, FEWEST_SIZED])
+def test_very_few_runs_tell_no_sizes(count) -> None:
+    x = np.random.default_rng(0).uniform(size=(count, 1))
+    process = Process().fit(zeros(x), runs(x)[:, None], x)
+    process.residuals(zeros(x), runs(x)[:, None], x)
+    assert (process.components(zeros(x), x).size is None) is (count < FEWEST_SIZED)

@@ -85,7 +85,7 @@ class Jackknife:
         copies: at least two.
         log_centre: −log c.
         variance: of log t over new inputs.
-        typical: s₉₀².
+        typical: the square of the TYPICAL quantile of s.
     """
 
     fitted: Fitted

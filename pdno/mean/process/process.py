@@ -37,6 +37,7 @@ __all__ = ["Process"]
 MOST = 2000  # runs that are trained on
 FEWEST = 3  # runs
 MOST_COORDINATES = 12  # of inputs for which `suits` recommends it
+FEWEST_SIZED = 8  # runs, whose copies tell where errors are larger
 NESTED = 300  # runs up to which residuals are those of folds
 FOLDS = 20
 FEWER_FOLDS = 10  # of MANY runs and more
@@ -115,7 +116,8 @@ class Process(Mean, Posterior, Componentwise):
             std = np.sqrt(sum(copy.variances(a[left], s[left])))
             self._left_out[left, : std.shape[1]] = std
             copies.append(copy)
-        self._jackknife = Jackknife.of(self._fitted, copies, new_rows(self._fitted.coordinates(a, s), seed))
+        if len(a) >= FEWEST_SIZED:
+            self._jackknife = Jackknife.of(self._fitted, copies, new_rows(self._fitted.coordinates(a, s), seed))
         return values
 
     def _closed_form(self, fitted: Fitted, a: Floats, u: Floats, s: Floats, labels: Ints) -> Floats:
