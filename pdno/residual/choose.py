@@ -165,7 +165,7 @@ class LawSelection:
                     self._skip(each.name, "there was no time for it")
                     continue
                 seconds = FEWEST_SECONDS
-            self._train(each.name, each.make, self.terms.below(f"{each.name}-screening").within(seconds))
+            self._train(each.name, each.make, self._screening(each.name).within(seconds))
         return self
 
     def finish(self) -> LawChoice:
@@ -184,7 +184,7 @@ class LawSelection:
         name = Statistics.name if name == LINEAR else name
         linear = next((each for each in self.networks if each.name == LINEAR), None)
         if name == Statistics.name and linear is not None and LINEAR not in self.trials and self._has_time(linear):
-            self._train(LINEAR, linear.make, self.terms.below(f"{LINEAR}-screening").within(self.terms.left(LINEAR_SHARE)))
+            self._train(LINEAR, linear.make, self._screening(LINEAR).within(self.terms.left(LINEAR_SHARE)))
         network = next((each for each in self.networks if each.name == name), None)
         if network is not None and name not in self.final and (self.budget is not None or name not in self.trials):
             self.final.add(name)
@@ -199,6 +199,10 @@ class LawSelection:
         trained = [trial.law.networks for trial in self.trials.named.values() if trial.law is not None and trial.law.networks]
         networks = law.networks if law is not None and law.networks else trained[-1] if trained else ()
         return LawChoice(law or self.gaussian, [*self.summary(), *filter(None, [note])], networks)
+
+    def _screening(self, name: str) -> Terms:
+        """Return the terms of the screening of a law, with a folder of its own for each mean."""
+        return self.terms.below(f"{name}-screening{'-again' if self.earlier else ''}")
 
     def _has_time(self, each: Candidate) -> bool:
         pairs = len(self.residuals.train)

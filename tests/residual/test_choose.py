@@ -10,7 +10,7 @@ import pytest
 from pdno import PDNO, Diffusion, Pairs, Schedule, Training
 from pdno.learning.budget import Terms
 from pdno.mean import Linear
-from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows
+from pdno.residual import Diffused, Exact, Gaussian, Residuals, Rows, Scaled
 from pdno.residual.candidates import Candidate, candidates
 from pdno.residual.choose import LawSelection, choose_law
 from pdno.residual.law import MeanResiduals
@@ -35,6 +35,17 @@ def test_laws_are_scored_by_folds_if_residuals_are_out_of_fold(out_of_fold) -> N
     laws = LawSelection(MeanResiduals(train, held_out, train, out_of_fold=out_of_fold), Gaussian("scalar"), [], QUIET)
     assert (laws.trials["gaussian"].crossed is not None) is out_of_fold
     assert (laws.trials["copula"].crossed is not None) is out_of_fold
+
+
+def test_laws_are_screened_for_two_means_in_one_folder(tmp_path) -> None:
+    """The first mean is replaced by another one, with other residuals, as when it is trained to the end."""
+    terms = replace(QUIET.within(60.0), run=tmp_path)
+    for scale, earlier in ((1.0, []), (2.0, ["scaled"])):
+        train, held_out = (replace(each, values=scale * each.values) for each in (coins(100, 0), coins(60, 1)))
+        scaled = Candidate("scaled", lambda gaussian: Scaled(training=STILL), 1.0, fewest_pairs=1)
+        others = [scaled, Candidate("coins", lambda gaussian: Coins(), 1.0, fewest_pairs=1)]
+        laws = LawSelection(MeanResiduals(train, held_out, train), Gaussian("scalar"), others, terms, earlier).screen(0.5)
+        assert "scaled" in laws.trials.tried()
 
 
 # "auto"
