@@ -154,7 +154,11 @@ class Process(Mean, Posterior, Componentwise):
         rows = np.argsort(-fitted.variances(fields, s)[1].mean(axis=0) * squares, kind="stable")[:most]
         some = Regression(fitted.x, fitted.y[:, rows], Hyper(fitted.hyper.kernel[rows], fitted.hyper.log[rows]))
         sizes = some.variance * squares[rows]
-        return some.joint(fitted.inputs(fields, s)) * sizes[:, None, None], some.hyper.nugget * sizes
+        covariance = some.joint(fitted.inputs(fields, s)) * sizes[:, None, None]
+        if self._jackknife is not None:
+            local = self._jackknife(fitted.coordinates(fields, s))
+            covariance *= np.outer(local, local)
+        return covariance, some.hyper.nugget * sizes
 
     def components(self, a: Array, scalars: Array | None = None) -> Components:
         fitted, fields, s = self._inputs(a, scalars)
