@@ -14,7 +14,8 @@ scores, and the scores of all are those of channels in standard units (`pdno.eva
 """
 
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,15 +126,47 @@ def evaluate(
     """
     dataset = data if isinstance(data, Dataset) else Dataset(data[:0], data, {"name": "pairs"})
     test = _checked(model, dataset.test, "test")
-    if trained_on := _trained_on(model, test):
-        text = f"the model was trained or validated on {trained_on} of these {len(test)} test inputs: scores are optimistic"
-        warnings.warn(f"{text}; pass held-out pairs", stacklevel=2)
-    crossed = model.provenance.get("cross_validated", False)  # and so trained on validation pairs
-    held_out = _for_calibration(dataset.validation, calibrate) if dataset.validation and calibrate > 0 and not crossed else None
-    calibration = None if held_out is None else _checked(model, held_out, "validation")
+    trained_on = _trained_on(model, test)
+    calibration = _for_calibration(model, dataset.validation, calibrate)
     if isinstance(members, bool) or (members < MIN_MEMBERS and not model.deterministic):
         raise UserError(f"members = {members}: 90 % intervals require at least {MIN_MEMBERS}")
-    total = (len(test) + (len(calibration) if calibration else 0)) * (1 if model.deterministic else members)
+    inputs = len(test) + (len(calibration) if calibration else 0)
+    with _counter(inputs * (1 if model.deterministic else members), progress) as count:
+        units = channel_units(observations(test), test.mask)
+        e = summarise(model, test, members, seed, 0, count, units, **sampling)
+        c = summarise(model, calibration, members, seed, len(test), count, units, **sampling) if calibration else None
+    groups = groups_of(test)
+    part = _assessed(e, test, dataset, units, groups)
+    scores = part.scores | of_whole_outputs(e, test, units, groups)
+    conformal: dict[str, Conformal] = {}
+    if c is not None and calibration is not None:
+        conformal, more = conformal_scores(e, c, test, calibration, units, groups)
+        scores |= more
+    novelty = _novelty(model, test)
+    if novelty is not None:
+        scores["ood_fraction"] = Score.mean((novelty > 1).astype(float), groups)
+    metadata = _metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling, groups)
+    metadata |= {"novelty_p": _excess(model, novelty, groups), "trained_on": trained_on, **part.metadata}
+    channels = {k: replace(each, metadata=metadata | each.metadata, novelty=novelty) for k, each in part.channels.items()}
+    return replace(
+        part,
+        scores=scores,
+        metadata=metadata,
+        cases=_cases(test, e, part.scores),
+        channels=channels,
+        conformal=conformal,
+        novelty=novelty,
+        validation_novelty=_novelty(model, calibration),
+        spectra=_spectra(e, test, units),
+        axes=_axes(test),
+        nodes=test.nodes,
+        joint=None if model.deterministic else (e.joint_observed, e.joint_bounds),
+    )
+
+
+@contextmanager
+def _counter(total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function that counts members as they are drawn; with `progress`, a bar on terminals shows the count."""
     with progress_bar("evaluating", "members") if progress else nullcontext() as bar:
         done = 0
 
@@ -143,37 +176,7 @@ def evaluate(
             if bar is not None:
                 bar(min(done, total), total)
 
-        units = channel_units(observations(test), test.mask)
-        e = summarise(model, test, members, seed, 0, count, units, **sampling)
-        c = summarise(model, calibration, members, seed, len(test), count, units, **sampling) if calibration else None
-    groups = groups_of(test)
-    part = _assessed(e, test, dataset, units, groups)
-    conformal, scores = (
-        ({}, {}) if c is None or calibration is None else conformal_scores(e, c, test, calibration, units, groups)
-    )
-    novelty, validation_novelty = (_novelty(model, pairs) for pairs in (test, calibration))
-    if novelty is not None:
-        scores["ood_fraction"] = Score.mean((novelty > 1).astype(float), groups)
-    spectra = e.spectrum.mean(axis=0), spectrum(masked(observations(test), test) / _on_grid(units, test)).mean(axis=0)
-    errors = part.scores["mrle" if "mrle" in part.scores else "rmse"].each
-    metadata = _metadata(model, dataset, e, len(calibration) if calibration and conformal else 0, sampling, groups)
-    metadata |= {"novelty_p": _excess(model, novelty, groups), "trained_on": trained_on, **part.metadata}
-    return replace(
-        part,
-        scores=part.scores | of_whole_outputs(e, test, units, groups) | scores,
-        metadata=metadata,
-        cases=_cases(test, e, errors),
-        channels={
-            name: replace(each, metadata=metadata | each.metadata, novelty=novelty) for name, each in part.channels.items()
-        },
-        conformal=conformal,
-        novelty=novelty,
-        validation_novelty=validation_novelty,
-        spectra=spectra,
-        axes=_axes(test),
-        nodes=test.nodes,
-        joint=None if model.deterministic else (e.joint_observed, e.joint_bounds),
-    )
+        yield count
 
 
 def _assessed(e: EnsembleSummary, test: Pairs, dataset: Dataset, units: Floats, groups: Ints | None) -> Evaluation:
@@ -208,10 +211,15 @@ def _part(e: EnsembleSummary, test: Pairs, data: Dataset, groups: Ints | None, a
     return Evaluation(scores, {"relative_spread": _relative_spread(e, test)}, (), noise=noise, **diagnostics)
 
 
-def _for_calibration(validation: Pairs, most: int) -> Pairs:
-    """Return at most so many independent validation pairs, drawn at random: one of each group."""
+def _for_calibration(model: Forecaster, validation: Pairs | None, most: int) -> Pairs | None:
+    """Return at most so many independent validation pairs, drawn at random: one of each group.
+
+    None if there are none, or if the model was selected by cross-validation and so trained on them.
+    """
+    if not validation or most <= 0 or model.provenance.get("cross_validated", False):
+        return None
     rows = one_of_each(groups_of(validation), len(validation))
-    return validation[rows[some_rows(len(rows), most)]]
+    return _checked(model, validation[rows[some_rows(len(rows), most)]], "validation")
 
 
 def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
@@ -229,8 +237,15 @@ def _checked(model: Forecaster, pairs: Pairs, name: str) -> Pairs:
 
 
 def _trained_on(model: Forecaster, test: Pairs) -> int:
-    """Return the number of test inputs that the model was trained or validated on, if it has their fingerprints."""
-    return int(np.isin(test.fingerprints(), getattr(model, "fingerprints", ())).sum())
+    """Return the number of test inputs that the model was trained or validated on, if it has their fingerprints.
+
+    Warns the caller of `evaluate` if there are any.
+    """
+    count = int(np.isin(test.fingerprints(), getattr(model, "fingerprints", ())).sum())
+    if count:
+        text = f"the model was trained or validated on {count} of these {len(test)} test inputs: scores are optimistic"
+        warnings.warn(f"{text}; pass held-out pairs", stacklevel=3)
+    return count
 
 
 def _novelty(model: Forecaster, pairs: Pairs | None) -> Floats | None:
@@ -286,9 +301,10 @@ def _excess(model: Forecaster, novelty: Floats | None, groups: Ints | None) -> f
     return model.novelty.excess(int((flagged > 0.5).sum()), len(flagged))
 
 
-def _on_grid(units: Floats, pairs: Pairs) -> Floats:
-    """Return numbers (channel,) in a shape that broadcasts against u."""
-    return units.reshape(-1, *(1,) * (pairs.u.ndim - 2))
+def _spectra(e: EnsembleSummary, test: Pairs, units: Floats) -> tuple[Floats, Floats]:
+    """Return the mean spectra of members and observations in units (channel,), (band,)."""
+    observed = masked(observations(test), test) / units.reshape(-1, *(1,) * (test.u.ndim - 2))
+    return e.spectrum.mean(axis=0), spectrum(observed).mean(axis=0)
 
 
 def _metadata(
@@ -327,8 +343,9 @@ def _axes(pairs: Pairs) -> dict[str, Array]:
     return {x: v if v.dtype.kind in "iuf" else np.arange(len(v)) for x, v in nodes.items()}
 
 
-def _cases(test: Pairs, e: EnsembleSummary, errors: Floats) -> tuple[Case, ...]:
+def _cases(test: Pairs, e: EnsembleSummary, scores: dict[str, Score]) -> tuple[Case, ...]:
     """Return the inputs with the smallest, the median and the largest relative error of the mean."""
+    errors = scores["mrle" if "mrle" in scores else "rmse"].each
     order = np.argsort(errors, kind="stable")[: max(1, np.isfinite(errors).sum())]  # errors for u = 0 are NaN and sorted last
     ranks = {"best": 0, "typical": len(order) // 2, "worst": len(order) - 1}
     observed, (lower, upper) = observations(test), e.interval(LEVEL)

@@ -99,40 +99,23 @@ def train(
     """
     begin = saved = time.monotonic()
     state, step = _prepare(network, objective, pairs, settings, fabric, seed)
-    requested = settings.total(pairs) if budget is None else settings.total(pairs, NO_LIMIT)
     record = Record(folder, plan or {}, writes=fabric.global_rank == 0)
-    with fabric.rank_zero_first():  # a damaged checkpoint is set aside once
-        total = record.resume(state, warn)
-    if total is None:
-        total = requested
-        if budget is not None:
-            before = state.tensors()
-            possible = affordable_steps(
-                lambda: step(settings.rate, False), lambda: state.restore(before, 0, []), begin + budget
-            )
-            total = fabric.broadcast(min(total, possible))
-        record.checkpoint(state, total)
-    left = None if budget is None else (begin + budget - time.monotonic()) * (1 - state.step / total)
-    is_shortened = settings.patience and state.validations_since_best() >= settings.patience
-    table = Timetable(total, total if is_shortened else requested, state.step, left)
+    session = _Session(state, step, record, settings, pairs, fabric, begin)
+    table = session.timetable(budget, warn)
     log = None if errors is None else ErrorLog(errors[1], errors[0], settings.batch, pairs, budget is not None)
     with _interruptions() as interrupted:
         while state.step < (total := table.total):
             rate = learning_rate(settings, state.step, total, pairs)
             loss, stop = step(rate, interrupted())
             state.losses.append(_finite(loss, state.step, total, settings))
-            if log is not None and fabric.broadcast(log.is_due(state.step, total, elapsed := time.monotonic() - begin)):
-                record.add(log.row(state.averaged, state.step), elapsed)
-                table.pause(time.monotonic() - begin - elapsed)
-            every = total + 1 if validate is None else _validation_interval(settings, total)
-            validating = state.step % every == 0 or (state.step == total and every <= total)
+            if log is not None:
+                session.log_error(log, table)
+            validating = validate is not None and _is_validated(settings, state.step, total)
             if validating or state.step % settings.log_every == 0 or state.step == total:
-                loss_now = fabric.broadcast(_validated(state, validate)) if validating and validate is not None else None
-                row = _row(state, state.step * settings.batch / pairs, rate, loss_now, settings)
-                record.add(row, time.monotonic() - begin)
+                session.log_loss(rate, validate if validating else None)
             if table.is_due(state.step):
                 table.replan(state.step, fabric)
-            if settings.patience and validating and state.validations_since_best() >= settings.patience:
+            if validating and session.is_out_of_patience():
                 table.shorten(state.step + math.ceil(COOLING * state.step))
             if progress is not None:
                 progress(state.step, total, f"loss {loss:.3g}  rate {rate:.2g}")
@@ -142,7 +125,82 @@ def train(
             if stop:
                 raise KeyboardInterrupt
     state.take_best()  # of all validations, with patience
-    return Trained(state.averaged.eval(), record.rows, total, time.monotonic() - begin)
+    return Trained(state.averaged.eval(), record.rows, total, session.seconds())
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Training from the first step or the last checkpoint until the end or an interruption.
+
+    Args:
+        state: changed by each step.
+        step: takes a step.
+        record: checkpoints and logs.
+        settings: of the loop.
+        pairs: number of training pairs.
+        fabric: processes.
+        begin: of the session, on the monotonic clock.
+    """
+
+    state: TrainingState
+    step: Step
+    record: Record
+    settings: Training
+    pairs: int
+    fabric: Any
+    begin: float
+
+    def seconds(self) -> float:
+        """Return the time since the session began."""
+        return time.monotonic() - self.begin
+
+    def timetable(self, budget: float | None, warn: Callable[[str], None]) -> Timetable:
+        """Resume the state from the last checkpoint, if there is one, and plan the number of steps."""
+        requested = self.settings.total(self.pairs) if budget is None else self.settings.total(self.pairs, NO_LIMIT)
+        with self.fabric.rank_zero_first():  # a damaged checkpoint is set aside once
+            total = self.record.resume(self.state, warn)
+        if total is None:
+            total = requested if budget is None else self._affordable(requested, self.begin + budget)
+            self.record.checkpoint(self.state, total)
+        left = None if budget is None else (self.begin + budget - time.monotonic()) * (1 - self.state.step / total)
+        return Timetable(total, total if self.is_out_of_patience() else requested, self.state.step, left)
+
+    def _affordable(self, requested: int, deadline: float) -> int:
+        """Return the number of steps that the measured pace allows before a deadline, and at most those requested."""
+        before = self.state.tensors()
+        possible = affordable_steps(
+            lambda: self.step(self.settings.rate, False), lambda: self.state.restore(before, 0, []), deadline
+        )
+        total: int = self.fabric.broadcast(min(requested, possible))
+        return total
+
+    def is_out_of_patience(self) -> bool:
+        """Return whether the last validations, as many as the patience, did not lower the loss; False without patience."""
+        return bool(self.settings.patience) and self.state.validations_since_best() >= self.settings.patience
+
+    def log_error(self, log: ErrorLog, table: Timetable) -> None:
+        """Measure the error if it is due, and log it; the pace of the timetable does not include the measurement."""
+        elapsed = self.seconds()
+        if self.fabric.broadcast(log.is_due(self.state.step, table.total, elapsed)):
+            self.record.add(log.row(self.state.averaged, self.state.step), elapsed)
+            table.pause(self.seconds() - elapsed)
+
+    def log_loss(self, rate: float, validate: Callable[[nn.Module], float] | None) -> None:
+        """Log the mean loss since the last row, and that of a validation, if there is one; patience depends on the latter."""
+        validation = None if validate is None else self.fabric.broadcast(_validated(self.state, validate))
+        epoch = self.state.step * self.settings.batch / self.pairs
+        row = {"step": self.state.step, "epoch": epoch, "loss": self.state.mean_loss(), "rate": rate}
+        if validation is not None:
+            row["validation"] = validation
+            if self.settings.patience:
+                self.state.add_validation(validation)
+        self.record.add(row, self.seconds())
+
+
+def _is_validated(settings: Training, step: int, total: int) -> bool:
+    """Return whether there is a validation after a step."""
+    interval = _validation_interval(settings, total)
+    return step % interval == 0 or (step == total and interval <= total)
 
 
 def _validation_interval(settings: Training, total: int) -> int:
@@ -157,16 +215,6 @@ def _validated(state: TrainingState, validate: Callable[[nn.Module], float]) -> 
     loss = validate(state.averaged.eval())
     state.averaged.train()
     return loss
-
-
-def _row(state: TrainingState, epoch: float, rate: float, validation: float | None, settings: Training) -> dict[str, Any]:
-    """Return a row of metrics.jsonl; with patience, the validation loss is recorded in the state too."""
-    row = {"step": state.step, "epoch": epoch, "loss": state.mean_loss(), "rate": rate}
-    if validation is not None:
-        row["validation"] = validation
-        if settings.patience:
-            state.add_validation(validation)
-    return row
 
 
 def _prepare(

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
@@ -33,7 +33,7 @@ from .config import Config
 from .folder import config_of, data_of, leaderboard_of, model_digest, results_folder, save_conformal
 from .inputs import same_dims
 from .noise import arrays_of, mixtures_of
-from .parameters import study
+from .parameters import Study, study
 from .report import show_results
 
 __all__ = ["evaluate_and_show", "evaluate_run"]
@@ -90,37 +90,13 @@ def evaluate_run(
         warnings.filterwarnings("ignore", "the model was trained or validated")  # of --split validation; the verdict says it
         e = evaluate(model, data, members=members, seed=seed, calibrate=calibrate if split == "test" else 0, **sampling)
     options = {"members": members, **sampling, "split": split, "calibrate": calibrate, "seed": seed}
-    command = _command(run, file, selection, options)
-    rows = _rows(e, model, config, run, seed, command)
+    origin = _Origin(run, model, config, data, seed, _command(run, file, selection, options))
     parameters = study(model, data, seed)
-    metadata = {
-        **e.metadata,
-        "file": config.data.file if file is None else str(file),
-        "training_file": Path(config.data.file).name,
-        "omitted": omitted,
-        "fit_summary": model.fit_summary,
-        "leaderboard": leaderboard_of(run),
-        "train_command": _train_command(run, config, model),
-        "labels": model.spaces.plot_labels(),
-        "ranges": {name: list(pair) for name, pair in zip(model.spaces.parameters, model.spaces.ranges, strict=False)},
-    }
+    metadata = origin.metadata(e, config.data.file if file is None else str(file), omitted)
     with locked(run):
         if own and split == "test" and os.access(run, os.W_OK):
             save_conformal(run, e.conformal, members, sampling)
-        folder.mkdir(exist_ok=True)
-        _save_arrays(RunFolder(folder).evaluation, e, parameters.arrays)
-        results.write(
-            RunFolder(folder).results,
-            rows,
-            machine=results.machine(),
-            model=model_digest(run),
-            metadata=metadata,
-            verdict=[asdict(statement) for statement in (*verdict(e), *parameters.statements)],
-            mixtures=results.plain(mixtures_of(e)),
-            channels={name: _rows(part, model, config, run, seed, command, name) for name, part in e.channels.items()},
-            diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
-            cases=[{"title": c.title, "number": c.number, "parameters": _parameters(data.test, c.number)} for c in e.cases],
-        )
+        origin.write(folder, e, parameters, metadata)
     return e
 
 
@@ -238,34 +214,85 @@ def _other(run: Path, file: Path, selection: Selection | None, config: Config, m
     return replace(data, train=own.train, validation=own.validation, test=test[held_out]), omitted
 
 
-def _rows(
-    e: Evaluation, model: Surrogate, config: Config, run: Path, seed: int, command: str, channel: str | None = None
-) -> list[dict[str, Any]]:
-    """Return one row of results per score, of a channel or of all together."""
-    metadata, noise = e.metadata, e.metadata["noise"]
-    common = {
-        "test": metadata["data"],
-        "method": _method(model, config, metadata),
-        **{name: metadata[name] for name in ("grid", "train", "members", "evaluations", "parameters", "sample_seconds")},
-        "noise": noise,
-        "train_seconds": _training_seconds(run),
-        "seed": seed,
-        "command": command,
-        "law": model.fitted.residual.name,
-        "channel": channel,
-    }
-    return [
-        results.row(
-            name,
-            e.scores[name].value,
-            error=e.scores[name].error,
-            quantile=results.QUANTILES.get(name),
-            paper=results.paper(metadata["data"], metadata["grid"], noise or "", name, model.name),
-            **common,
+@dataclass(frozen=True)
+class _Origin:
+    """Origin of the results of an evaluation.
+
+    Args:
+        run: folder of the run.
+        model: of the run.
+        config: settings of the run.
+        data: with the pairs that the model is evaluated on.
+        seed: of the members.
+        command: that reproduces the results.
+    """
+
+    run: Path
+    model: Surrogate
+    config: Config
+    data: Dataset
+    seed: int
+    command: str
+
+    def metadata(self, e: Evaluation, file: str, omitted: int) -> dict[str, Any]:
+        """Return the metadata of results on a file; `omitted` is the number of its pairs that are training pairs."""
+        spaces = self.model.spaces
+        return {
+            **e.metadata,
+            "file": file,
+            "training_file": Path(self.config.data.file).name,
+            "omitted": omitted,
+            "fit_summary": self.model.fit_summary,
+            "leaderboard": leaderboard_of(self.run),
+            "train_command": _train_command(self.run, self.config, self.model),
+            "labels": spaces.plot_labels(),
+            "ranges": {name: list(pair) for name, pair in zip(spaces.parameters, spaces.ranges, strict=False)},
+        }
+
+    def _rows(self, e: Evaluation, channel: str | None = None) -> list[dict[str, Any]]:
+        """Return one row of results per score, of a channel or of all together."""
+        metadata, noise = e.metadata, e.metadata["noise"]
+        common = {
+            "test": metadata["data"],
+            "method": _method(self.model, self.config, metadata),
+            **{name: metadata[name] for name in ("grid", "train", "members", "evaluations", "parameters", "sample_seconds")},
+            "noise": noise,
+            "train_seconds": _training_seconds(self.run),
+            "seed": self.seed,
+            "command": self.command,
+            "law": self.model.fitted.residual.name,
+            "channel": channel,
+        }
+        return [
+            results.row(
+                name,
+                e.scores[name].value,
+                error=e.scores[name].error,
+                quantile=results.QUANTILES.get(name),
+                paper=results.paper(metadata["data"], metadata["grid"], noise or "", name, self.model.name),
+                **common,
+            )
+            for name in results.DESCRIPTIONS
+            if name in e.scores
+        ]
+
+    def write(self, folder: Path, e: Evaluation, parameters: Study, metadata: dict[str, Any]) -> None:
+        """Write the results, and the arrays that the report plots, into a folder."""
+        test = self.data.test
+        folder.mkdir(exist_ok=True)
+        _save_arrays(RunFolder(folder).evaluation, e, parameters.arrays)
+        results.write(
+            RunFolder(folder).results,
+            self._rows(e),
+            machine=results.machine(),
+            model=model_digest(self.run),
+            metadata=metadata,
+            verdict=[asdict(statement) for statement in (*verdict(e), *parameters.statements)],
+            mixtures=results.plain(mixtures_of(e)),
+            channels={name: self._rows(part, name) for name, part in e.channels.items()},
+            diagnoses={name: results.plain(asdict(d)) for name, d in e.diagnoses.items()},
+            cases=[{"title": c.title, "number": c.number, "parameters": _parameters(test, c.number)} for c in e.cases],
         )
-        for name in results.DESCRIPTIONS
-        if name in e.scores
-    ]
 
 
 def _method(model: Surrogate, config: Config, metadata: dict[str, Any]) -> str:

@@ -9,22 +9,24 @@ parameters                        (sample, parameter): the scalars of each input
 import json
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import xarray as xr
 
 from .. import __version__
+from .._typing import Array
 from ..data import store
 from ..data.meshes import Points
 from ..data.parameters import PARAMETER
 from ..errors import UserError
 from ..evaluation.conformal import Conformal
 from ..evaluation.streaming import central
-from ..model.law import Law
+from ..model.law import Given, Law
 from ..model.members import TOLERANCE, members_needed
-from ..model.prediction import DESCRIPTIONS, Prediction, given_for
+from ..model.prediction import DESCRIPTIONS, given_for
 from ..model.prediction import predict as predict_block
 from ..model.saving import load
 from ..work.folder import RunFolder
@@ -91,86 +93,140 @@ def predict(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         law, given = given_for(model.fitted, *inputs_of(run, model.spaces, file, split, a, dims, scalars, tell), points)
-    offset, end = ((len(given.a) * k) // part[1] for k in (part[0] - 1, part[0]))
-    if offset == end:
-        raise UserError(f"part {part[0]}/{part[1]} of {len(given.a)} inputs is empty; use fewer parts")
-    inputs, parameters = given.a[offset:end], None if given.scalars is None else given.scalars[offset:end]
+    inputs = _Inputs.of(given, *part)
     count = max(2, members_needed(given, TOLERANCE, seed, **sampling)) if members == "auto" else int(members)
     if count < 2:
         raise UserError(f"members = {count}: a standard deviation requires at least two")
     levels = tuple(dict.fromkeys(quantiles)) if "quantiles" in only else ()
-    on_grid = law.mesh is None  # of training, to which conformal intervals belong
-    calibrated = "intervals" in only and on_grid
+    calibrated = "intervals" in only and law.mesh is None  # on the grid of training, to which conformal intervals belong
     conformal = conformal_of(run, None if model.deterministic else count, sampling) if calibrated else None
-    bounds = () if conformal is None else central(conformal.level, count)
-    digest = array_digest(inputs if parameters is None else np.concatenate([inputs.ravel(), parameters.ravel()]))
-    settings = {"members": count, "seed": seed, "quantiles": list(levels), "inputs": digest, **sampling}
-    settings |= {"model": model_digest(run), "conformal": None if conformal is None else array_digest(conformal.factor)}
-    settings |= {"deterministic": True} if model.deterministic else {}
-    settings |= {"only": list(only)} if tuple(only) != OUTPUTS else {}
+    request = _Request(law, count, seed, sampling, levels, conformal, only)
+    settings = request.settings(inputs, model_digest(run))
     settings |= {"part": f"{part[0]}/{part[1]}"} if part[1] > 1 else {}
     if law.mesh is not None:
         notes = [*law.mesh.notes(law.residual), *(str(warning.message) for warning in caught)]
         settings |= {"grid": str(law.spaces.grid), "notes": notes}
-    layout = _layout(law, len(inputs), levels, conformal, only, {"run": str(run), "version": __version__, **settings})
-    written = layout.arrays[""]
-    with store.building(out, layout) as partial, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # they are among the notes
-        for group, first, end in store.blocks(layout):
-            if not store.is_complete(partial, group, first, end):
-                block = inputs[first:end], count, seed, (*levels, *bounds)
-                s = None if parameters is None else parameters[first:end]
-                p = predict_block(law, *block, scalars=s, start=offset + first, progress=False, **sampling)
-                given_scalars = {} if s is None else {"parameters": s}
-                values = given_scalars | _values(p, levels, conformal, bounds)
-                store.write(partial, group, first, {name: v for name, v in values.items() if name in written})
-            if progress is not None:
-                progress(end * count, len(inputs) * count)
+    request.write(out, inputs, {"run": str(run), "version": __version__, **settings}, progress)
     opened: xr.Dataset = xr.open_zarr(out, consolidated=False, chunks=None)
     return opened
 
 
-def _values(p: Prediction, levels: tuple[float, ...], conformal: Conformal | None, bounds: tuple[float, ...]) -> dict[str, Any]:
-    """Return the arrays of a block by name; fields are last, because their presence marks a block as complete."""
-    values: dict[str, Any] = {} if p.novelty is None else {"novelty": p.novelty, "is_ood": p.is_ood}
-    values |= {"mean": p.mean, "std": p.std} | {f"quantile_{q:g}": p.quantiles[q] for q in levels}
-    if conformal is not None:
-        low, high = (p.quantiles[q] for q in bounds)
-        shape = (-1, *conformal.factor.shape)  # with a channel axis, which the user's u may lack
-        intervals = conformal.apply(*(v.reshape(shape) for v in (low, high, p.std)))
-        names = (f"lower_{conformal.level:g}", f"upper_{conformal.level:g}")
-        values |= {name: bound.reshape(p.mean.shape) for name, bound in zip(names, intervals, strict=True)}
-    return values
+@dataclass(frozen=True)
+class _Inputs:
+    """Consecutive inputs of a prediction.
+
+    Args:
+        start: number of the first one, of which members are a function.
+        a: (sample, channel, *grid).
+        scalars: (sample, parameter).
+    """
+
+    start: int
+    a: Array
+    scalars: Array | None
+
+    @classmethod
+    def of(cls, given: Given, k: int, n: int) -> Self:
+        """Return the k-th of n parts of all inputs; raise UserError if it is empty."""
+        start, end = (len(given.a) * i // n for i in (k - 1, k))
+        if start == end:
+            raise UserError(f"part {k}/{n} of {len(given.a)} inputs is empty; use fewer parts")
+        return cls(0, given.a, given.scalars).block(start, end)
+
+    def block(self, first: int, end: int) -> Self:
+        """Return the inputs `first` to `end` of these."""
+        scalars = None if self.scalars is None else self.scalars[first:end]
+        return replace(self, start=self.start + first, a=self.a[first:end], scalars=scalars)
+
+    def digest(self) -> str:
+        """Return a digest of the values."""
+        return array_digest(self.a if self.scalars is None else np.concatenate([self.a.ravel(), self.scalars.ravel()]))
 
 
-def _layout(
-    law: Law,
-    count: int,
-    levels: tuple[float, ...],
-    conformal: Conformal | None,
-    only: Sequence[str],
-    provenance: dict[str, Any],
-) -> store.Layout:
-    """Return the arrays of the store, with their descriptions."""
-    spaces = law.spaces
-    shape = spaces.u_shape if spaces.channel else spaces.u_shape[1:]
-    dims = ("sample", *(["channel"] if spaces.channel else []), *spaces.axes)
-    names = {name: text for name, text in DESCRIPTIONS.items() if name in only}
-    names |= {f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in levels}
-    if conformal is not None:
-        interval = f"conformal {100 * conformal.level:g} % interval ({conformal.samples} calibration pairs)"
-        names |= {f"{bound}_{conformal.level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
-    units = spaces.labels.get("u", {}).get("units", "")
-    arrays = {name: store.Spec(shape, spaces.dtype, dims, description, units) for name, description in names.items()}
-    if law.novelty is not None and "novelty" in only:
-        score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
-        arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
-        arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
-    if spaces.scalars:
-        meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
-        arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
-    along = spaces.coordinates | ({} if spaces.nodes is None else spaces.nodes.coordinates())
-    return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS, spaces.labels)
+@dataclass(frozen=True)
+class _Request:
+    """Model and settings of a prediction, the same for all its inputs.
+
+    Args:
+        law: of u given a, on the grid of the predictions.
+        members: number of members.
+        seed: of the members.
+        sampling: sampling settings.
+        levels: of the quantiles.
+        conformal: calibration of the conformal intervals; None for no intervals.
+        only: the outputs to write, among OUTPUTS.
+    """
+
+    law: Law
+    members: int
+    seed: int
+    sampling: dict[str, Any]
+    levels: tuple[float, ...]
+    conformal: Conformal | None
+    only: Sequence[str]
+
+    def settings(self, inputs: _Inputs, model: str) -> dict[str, Any]:
+        """Return the settings that the predictions depend on; `model` is a digest."""
+        settings = {"members": self.members, "seed": self.seed, "quantiles": list(self.levels), "inputs": inputs.digest()}
+        settings |= self.sampling
+        settings |= {"model": model, "conformal": None if self.conformal is None else array_digest(self.conformal.factor)}
+        settings |= {"deterministic": True} if self.law.residual.deterministic else {}
+        return settings | ({"only": list(self.only)} if tuple(self.only) != OUTPUTS else {})
+
+    def write(
+        self, out: Path, inputs: _Inputs, provenance: dict[str, Any], progress: Callable[[int, int], None] | None
+    ) -> None:
+        """Write the predictions into a store, block by block; an unfinished store is resumed."""
+        count = len(inputs.a)
+        layout = self._layout(count, provenance)
+        written = layout.arrays[""]
+        with store.building(out, layout) as partial, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # they are among the notes
+            for group, first, end in store.blocks(layout):
+                if not store.is_complete(partial, group, first, end):
+                    values = self._values(inputs.block(first, end))
+                    store.write(partial, group, first, {name: v for name, v in values.items() if name in written})
+                if progress is not None:
+                    progress(end * self.members, count * self.members)
+
+    def _values(self, inputs: _Inputs) -> dict[str, Any]:
+        """Return the arrays of a block by name; fields are last, because their presence marks a block as complete."""
+        bounds = () if self.conformal is None else central(self.conformal.level, self.members)
+        given = inputs.a, self.members, self.seed, (*self.levels, *bounds)
+        p = predict_block(self.law, *given, scalars=inputs.scalars, start=inputs.start, progress=False, **self.sampling)
+        values: dict[str, Any] = {} if inputs.scalars is None else {"parameters": inputs.scalars}
+        values |= {} if p.novelty is None else {"novelty": p.novelty, "is_ood": p.is_ood}
+        values |= {"mean": p.mean, "std": p.std} | {f"quantile_{q:g}": p.quantiles[q] for q in self.levels}
+        if self.conformal is not None:
+            low, high = (p.quantiles[q] for q in bounds)
+            shape = (-1, *self.conformal.factor.shape)  # with a channel axis, which the user's u may lack
+            intervals = self.conformal.apply(*(v.reshape(shape) for v in (low, high, p.std)))
+            names = (f"{bound}_{self.conformal.level:g}" for bound in ("lower", "upper"))
+            values |= {name: bound.reshape(p.mean.shape) for name, bound in zip(names, intervals, strict=True)}
+        return values
+
+    def _layout(self, count: int, provenance: dict[str, Any]) -> store.Layout:
+        """Return the arrays of a store with predictions for `count` inputs, with their descriptions."""
+        spaces = self.law.spaces
+        shape = spaces.u_shape if spaces.channel else spaces.u_shape[1:]
+        dims = ("sample", *(["channel"] if spaces.channel else []), *spaces.axes)
+        names = {name: text for name, text in DESCRIPTIONS.items() if name in self.only}
+        names |= {f"quantile_{q:g}": f"{100 * q:g} % quantile of the members" for q in self.levels}
+        if self.conformal is not None:
+            level, pairs = self.conformal.level, self.conformal.samples
+            interval = f"conformal {100 * level:g} % interval ({pairs} calibration pairs)"
+            names |= {f"{bound}_{level:g}": f"{bound} bound of the {interval}" for bound in ("lower", "upper")}
+        units = spaces.labels.get("u", {}).get("units", "")
+        arrays = {name: store.Spec(shape, spaces.dtype, dims, description, units) for name, description in names.items()}
+        if self.law.novelty is not None and "novelty" in self.only:
+            score, flag = "novelty score of the input, threshold 1", "novelty above 1: the input is out of distribution"
+            arrays["novelty"] = store.Spec((), "float64", ("sample",), score)
+            arrays["is_ood"] = store.Spec((), "bool", ("sample",), flag)
+        if spaces.scalars:
+            meaning = f"parameters of the input: {', '.join(spaces.parameters)}"
+            arrays["parameters"] = store.Spec((spaces.scalars,), "float64", ("sample", PARAMETER), meaning)
+        along = spaces.coordinates | ({} if spaces.nodes is None else spaces.nodes.coordinates())
+        return store.Layout({"": count}, {"": arrays}, {"": along}, {"pdno": provenance}, BLOCK_INPUTS, spaces.labels)
 
 
 def summary(run: Path, out: Path, predicted: xr.Dataset) -> list[str]:
