@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from ._typing import Floats, Ints
-from .draw import generator
+from .draw import generator, streams
 from .errors import UserError, nearest
 from .grid import Grid
 
@@ -123,7 +123,8 @@ def augment(
     indices = range(len(a)) if index is None else index
     if not len(a) == len(u) == len(indices):
         raise UserError(f"got {len(a)} inputs, {len(u)} outputs and {len(indices)} indices of pairs; give equally many")
-    choice = np.array([generator(seed, "symmetry", int(i), step).integers(len(elements)) for i in indices], dtype=np.intp)
+    each = streams(seed, "symmetry", indices, [step] * len(indices))
+    choice = np.array([stream.integers(len(elements)) for stream in each], dtype=np.intp)
     new_a, new_u = (x.clone() if _is_tensor(x) else np.array(x) for x in (a, u))
     for k in np.unique(choice):
         rows = np.flatnonzero(choice == k)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._typing import Array, Ints
-from ..draw import generator
+from ..draw import generator, streams
 from ..work.state import State
 from .scale import Scale
 
@@ -137,9 +137,7 @@ class Amplitude:
             inputs, members: numbers of input and member.
             t: without e, for each of them; if given, t exp(e) is a size seen in training.
         """
-        numbers = [
-            generator(seed, "amplitude", int(i), int(m)).integers(len(self.rest)) for i, m in zip(inputs, members, strict=True)
-        ]
+        numbers = [stream.integers(len(self.rest)) for stream in streams(seed, "amplitude", inputs, members)]
         e = self.rest[np.array(numbers, dtype=np.intp)]
         return np.asarray(np.exp(e)) if t is None else self._bounded(np.log(t) + e) / t
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._typing import Array, Mask
 from ..diffusion.base import White
-from ..draw import generator
+from ..draw import streams
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..work.state import State
@@ -105,8 +105,8 @@ class Values:
         values = np.where(self.zero, 0.0, self.marginal(g, sigma, inputs.mean[rows.places]) * sigma)
         if not self.size:
             return values
-        each = zip(rows.inputs, rows.members, strict=True)
-        eta = np.array([generator(rows.seed, "copula/size", int(i), int(m)).standard_normal() for i, m in each])
+        each = streams(rows.seed, "copula/size", rows.inputs, rows.members)
+        eta = np.array([stream.standard_normal() for stream in each])
         return np.asarray(values * np.exp(self.size * eta - self.size**2).reshape(-1, *(1,) * (values.ndim - 1)))
 
     def state(self) -> State:

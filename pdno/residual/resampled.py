@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._typing import Array
-from ..draw import generator
+from ..draw import generator, streams
 from ..errors import UserError
 from ..learning.budget import Terms
 from ..work.state import State
@@ -68,10 +68,8 @@ class Resampled(ResidualLaw):
 
     def draw(self, inputs: Inputs, rows: Rows, **sampling: Any) -> Array:
         ignored_settings(sampling)
-        numbers = [
-            generator(rows.seed, "resampled", int(i), int(m)).integers(len(self.fields))
-            for i, m in zip(rows.inputs, rows.members, strict=True)
-        ]
+        each = streams(rows.seed, "resampled", rows.inputs, rows.members)
+        numbers = [stream.integers(len(self.fields)) for stream in each]
         drawn = self.fields[np.array(numbers, dtype=np.intp)]
         return drawn * self._sizes(inputs)[rows.places].reshape(-1, *(1,) * (drawn.ndim - 1))
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from .._typing import Array
 from ..basis import waves_of
 from ..data.spaces import Spaces
-from ..draw import generator
+from ..draw import generator, streams
 from ..errors import UserError
 from ..evaluation.bands import COARSE, Bands, matched
 from ..evaluation.principal import principal
@@ -334,8 +334,7 @@ def _rest_from_state(state: State) -> ResidualLaw:
 def _draws(rows: Rows, size: int) -> tuple[Array, Array]:
     """Return a uniform number, (row,), and standard normal numbers, (row, size), as functions of (seed, input, member)."""
     uniform, normal = np.empty(len(rows.inputs)), np.empty((len(rows.inputs), size))
-    for row, (i, m) in enumerate(zip(rows.inputs, rows.members, strict=True)):
-        stream = generator(rows.seed, "statistics", int(i), int(m))
+    for row, stream in enumerate(streams(rows.seed, "statistics", rows.inputs, rows.members)):
         uniform[row] = stream.random()
         stream.standard_normal(out=normal[row])
     return uniform, normal

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._typing import Array, Floats, Mask
 from ..basis import fields, modes
-from ..draw import generator
+from ..draw import generator, streams
 from ..grid import Axis, Grid
 from .law import Rows
 
@@ -86,8 +86,8 @@ class WhitePart:
             return fields(share * c, self.periodic)
         high = relative_waves(shape, self.periodic) >= HIGHEST
         power = np.mean(np.square(c[:, :, high]), axis=2)  # f² of each row and channel
-        numbers = zip(rows.inputs[: len(values)], rows.members[: len(values)], strict=True)
-        xi = np.stack([generator(rows.seed, "white", int(i), int(m)).standard_normal(c.shape[1:]) for i, m in numbers])
+        each = streams(rows.seed, "white", rows.inputs[: len(values)], rows.members[: len(values)])
+        xi = np.stack([stream.standard_normal(c.shape[1:]) for stream in each])
         size = np.sqrt(power.reshape(*power.shape, *(1,) * len(shape)) * (1 - share))
         return fields(share * c + size * xi, self.periodic)
 

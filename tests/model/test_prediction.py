@@ -19,10 +19,10 @@ def test_a_member_is_a_function_of_seed_input_and_member(data, model) -> None:
     assert len(np.unique(all_of_them[:, :, 0])) == 35
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 64])
+@pytest.mark.parametrize("chunk", [3, 64])
 def test_members_agree_at_any_chunk(chunk, data, model) -> None:
-    a = data[0][:5]
-    expected, draws = (model.sample(a, members=7, chunk=c) for c in (4, chunk))
+    a = data[0][:3]
+    expected, draws = (model.sample(a, members=4, chunk=c) for c in (5, chunk))
     assert np.abs(draws - expected).max() < 1e-5 * np.abs(expected).max()
 
 

@@ -10,6 +10,7 @@ from pdno.mean.base import pairs_of
 from pdno.residual import Gaussian, Residuals, Rows, Statistics, law_from_state
 from pdno.residual.law import named_state
 from pdno.residual.normalscores import UNIFORM, NormalScores
+from tests.helpers import STILL
 
 X = (np.arange(32) + 0.5) / 32
 QUIET = Terms(progress=False)
@@ -94,6 +95,7 @@ def members(law: Statistics, count: int = 300) -> np.ndarray:
     return law.draw(fronts(1, 2).inputs, Rows(0, np.zeros(count, int), np.arange(count), np.zeros(count, int)))[:, 0]
 
 
+@pytest.mark.slow
 def test_fronts_are_drawn_at_all_places_and_within_their_bounds(law) -> None:
     """Places are uniform on [.3, .7], of which the standard deviation is .115; the rest does not leave the bounds."""
     assert law.normal is not None
@@ -105,12 +107,16 @@ def test_fronts_are_drawn_at_all_places_and_within_their_bounds(law) -> None:
     assert np.quantile(np.abs(np.abs(draws[:, flat]) - 1), 0.99) < 0.02
 
 
+@pytest.mark.slow
 def test_the_mean_of_fronts_is_that_of_many_members(law) -> None:
     """The standard error of the mean of 3000 members is at most 1/√3000 = .018; the rest, which is left out, moves it less."""
     given = fronts(1, 2)
     np.testing.assert_allclose(law.expectation(given.inputs)[0, 0], members(law, 3000).mean(axis=0), atol=0.07)
 
 
-def test_normal_scores_are_saved(law) -> None:
+def test_members_are_within_the_bounds_and_normal_scores_are_saved() -> None:
+    law = Statistics(rest=Gaussian(), training=STILL).learn(fronts(60, 0), fronts(30, 1), QUIET)
+    assert law.normal is not None
+    assert np.abs(members(law, 20)).max() <= 1
     restored = law_from_state(named_state(law))
     np.testing.assert_array_equal(members(restored, 20), members(law, 20))

@@ -44,6 +44,7 @@ def test_the_standard_deviation_is_a_field_of_the_input(gaussian) -> None:
     assert np.abs(np.log(draws.std(axis=1) / std)).mean() < 0.12
 
 
+@pytest.mark.slow
 def test_values_need_not_be_gaussian() -> None:
     law = Scaled(training=LOOP).learn(residuals(600, 0, coins=True), residuals(100, 1, coins=True), QUIET)
     draws, std = drawn(law)

@@ -27,6 +27,13 @@ def law() -> Statistics:
     return Statistics(rest=Gaussian(), training=LOOP).learn(branches(600, 0), branches(100, 1), QUIET)
 
 
+@pytest.fixture(scope="module")
+def brief() -> Statistics:
+    """A law that was hardly trained."""
+    loop = Training(updates=5, batch=32, rate=4e-3)
+    return Statistics(rest=Gaussian(), training=loop).learn(branches(600, 0), branches(100, 1), QUIET)
+
+
 def drawn(law: Statistics, members: int = 400) -> tuple[np.ndarray, np.ndarray]:
     new = branches(3, 5)
     flat = np.arange(3 * members)
@@ -42,6 +49,7 @@ def test_members_are_on_one_branch_as_a_whole(law) -> None:
     assert np.mean(np.abs(means) > 0.6) > 0.97  # none between the branches; a Gaussian would have 45 %
 
 
+@pytest.mark.slow
 def test_the_size_of_the_rest_is_that_of_the_branch(law) -> None:
     _, draws = drawn(law)
     rough = np.sqrt(np.mean(np.diff(draws, axis=2) ** 2, axis=2) / 2)
@@ -50,16 +58,16 @@ def test_the_size_of_the_rest_is_that_of_the_branch(law) -> None:
     assert np.median(rough[upper]) < 0.07
 
 
-def test_the_mean_is_that_of_many_members(law) -> None:
+def test_the_mean_is_that_of_many_members(brief) -> None:
     """The branches are equally probable: the mean of 4000 members has a standard error of .016."""
-    expected = law.expectation(branches(3, 5).inputs)
-    _, draws = drawn(law, 4000)
+    expected = brief.expectation(branches(3, 5).inputs)
+    _, draws = drawn(brief, 4000)
     np.testing.assert_allclose(expected[:, 0], draws.mean(axis=1), atol=0.06)
 
 
-def test_a_member_takes_one_evaluation(law) -> None:
-    assert law.evaluations() == 1
-    assert law.evaluations(steps=20) == 1
+def test_a_member_takes_one_evaluation(brief) -> None:
+    assert brief.evaluations() == 1
+    assert brief.evaluations(steps=20) == 1
 
 
 def test_outputs_at_varying_nodes_are_refused() -> None:

@@ -265,6 +265,7 @@ def rows(run: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_helper_of_a_finished_run_does_not_wait_for_the_first_process(whole, data, monkeypatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr("pdno.learning.network.fabric", lambda *_: pytest.fail("waits for a process that has ended"))

@@ -58,7 +58,7 @@ def assert_equal(one: State, two: State) -> None:
         assert_equal(part, two.parts[name])
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(state=trees)
 def test_unflatten_is_the_inverse_of_flatten(state) -> None:
     flat, metadata = flatten(state)
