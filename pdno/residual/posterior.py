@@ -30,6 +30,7 @@ __all__ = ["PosteriorLaw", "factors_of", "scatter_of"]
 
 FEWEST = 4  # independent pairs
 PRIOR = 10  # pairs for which the average of all factors counts
+FEWEST_SCATTERED = 8  # pairs whose residuals show a random size
 MOST_FREEDOM = 100  # degrees of freedom above which the t distribution is Gaussian
 TINY = 1e-300
 
@@ -137,7 +138,7 @@ def scatter_of(numbers: Array, components: Components, factors: Array) -> float:
     expected, observed = np.square(components.std * factors) * weights, np.square(numbers) @ weights
     total = expected.sum(axis=1)
     some = (total > 0) & (observed > 0)
-    if some.sum() < 2:
+    if some.sum() < FEWEST_SCATTERED:
         return 0.0
     freedom = np.square(total[some]) / np.square(expected[some]).sum(axis=1)
     found, chance = np.log(observed[some] / total[some]).var(ddof=1), polygamma(1, freedom / 2).mean()
