@@ -14,7 +14,7 @@ from pdno.bench.scale import SCALES
 from pdno.model.paper import CELLS, SETTINGS
 from pdno.run import results
 
-__all__ = ["TABLES", "table"]
+__all__ = ["TABLES", "count_of_cores", "table"]
 
 FOLDER = Path(__file__).parents[1] / "results" / "bench"
 SCALE = "cpu"  # of the commands of parts that were not run
@@ -130,7 +130,8 @@ def _row(part: Part, metric: str, folder: Path) -> dict[str, Any] | None:
     return next((row for row in rows if row["metric"] == metric), None)
 
 
-def _cores(count: int) -> str:
+def count_of_cores(count: int) -> str:
+    """Return a number of cores in words."""
     return "one core" if count == 1 else f"{count} cores"
 
 
@@ -138,7 +139,7 @@ def _machines(folder: Path, parts: Iterable[Part]) -> str:
     """Return a sentence about the machines on which parts were run."""
     files = [path for part in parts if (path := folder / part.file).exists()]
     machines = [results.read(path).get("machine", {}) for path in files]
-    names = dict.fromkeys(f"{_cores(machine['cores'])} ({machine['processor']})" for machine in machines if machine)
+    names = dict.fromkeys(f"{count_of_cores(machine['cores'])} ({machine['processor']})" for machine in machines if machine)
     return f"Measured on {' and '.join(names)}." if names else ""
 
 

@@ -228,7 +228,7 @@ def table(source: str) -> str:
     if len(lines) <= 2:  # no more than the header
         return ""
     machine, commands = results["machine"], " and ".join(dict.fromkeys(f"`{row['command']}`" for row in rows))
-    first = f"Measured by {commands} on {machine['cores']} cores ({machine['processor']}), in `{file}`:"
+    first = f"Measured by {commands} on {benchtables.count_of_cores(machine['cores'])} ({machine['processor']}), in `{file}`:"
     return "\n".join([first, "", *lines, *(["", note] if note else [])]) + "\n"
 
 

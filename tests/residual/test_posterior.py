@@ -117,3 +117,5 @@ def test_the_scatter_of_sizes_is_that_of_residuals(scatter):
     components, factors = Components(nodes, nodes, np.ones((400, 6))), np.full(6, 2.0)
     assert scatter_of(numbers, components, factors) ** 2 == pytest.approx(scatter**2, abs=0.1)
     assert scatter_of(numbers, replace(components, size_variance=scatter**2), factors) ** 2 < 0.1
+    few = Components(nodes, nodes, np.ones((7, 6)))
+    assert scatter_of(numbers[:7], few, factors) == 0  # which would narrow the intervals of very few runs
