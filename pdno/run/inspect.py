@@ -61,7 +61,8 @@ def inspect(path: Path, selection: Selection | None = None, plot: Path | None = 
         return
     file = contents(path, memory_allowed())
     part = _sample(file)
-    console.print(f"{path}: {file.format}, {len(file.entries)} arrays", soft_wrap=True, markup=False)
+    count = len(file.entries)
+    console.print(f"{path}: {file.format}, {count} array{'s' if count != 1 else ''}", soft_wrap=True, markup=False)
     console.print(_table(file, part))
     if part is not file:
         console.print("The file is large: ranges (≈) and findings are those of rows from its beginning, middle and end.")

@@ -187,9 +187,10 @@ class Process(Mean, Posterior, Componentwise):
         if self._fitted is None:
             return "Gaussian processes that have not been trained."
         fitted = self._fitted
-        kinds = [f"{int((fitted.hyper.kernel == k).sum())} {name}" for k, name in enumerate(KERNELS)]
+        counts = [(int((fitted.hyper.kernel == k).sum()), name) for k, name in enumerate(KERNELS)]
+        kinds = ", ".join(f"{count} {name}" for count, name in counts if count)
         return (
-            f"Gaussian processes of {fitted.y.shape[1]} principal components of the outputs ({' and '.join(kinds)} kernels), "
+            f"Gaussian processes of {fitted.y.shape[1]} principal components of the outputs ({kinds} kernels), "
             f"on {len(fitted.x)} runs with {fitted.x.shape[1]} coordinates, each with a length of its own."
         )
 
