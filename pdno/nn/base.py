@@ -46,7 +46,8 @@ class GridNetwork(nn.Module, ABC):
     """A network on fields with values on a grid: ``forward(n, v, a)``, or ``forward(a)`` with time=False.
 
     ``type(net)(**net.settings)`` builds the same network with new weights. `is_operator` says whether it maps functions to
-    functions: values of the same functions on another grid give the values of the same output there, nearly.
+    functions: values of the same functions on another grid give the values of the same output there, nearly. `call_values` is
+    the number of values of a batch for which it is fastest, as its activations fit a cache.
 
     Args:
         dim: number of axes of the grid.
@@ -58,6 +59,7 @@ class GridNetwork(nn.Module, ABC):
     """
 
     is_operator: bool = False
+    call_values: int = 2**13
 
     def __init__(
         self,

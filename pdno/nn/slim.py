@@ -36,11 +36,15 @@ class Slim(GridNetwork):
         blocks: number of residual blocks per level; twice as many on the coarsest level.
         patch: points per side of a patch.
 
+    Activations are on the grid of patches, so that batches may be large.
+
     Good values: the defaults for 64², patch=4 for 128²; widths=(32, 64, 96) for short training.
 
     >>> Slim(dim=2, time=False, in_channels=1, widths=(8, 16))(torch.randn(3, 1, 30, 40)).shape
     torch.Size([3, 1, 30, 40])
     """
+
+    call_values = 2**18
 
     def __init__(
         self,

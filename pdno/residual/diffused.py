@@ -37,6 +37,7 @@ from ..learning.normalisation import Normalise
 from ..learning.settings import Rows as BatchRows
 from ..learning.settings import Training
 from ..mean.base import pairs_of
+from ..nn.base import GridNetwork
 from ..work.progress import progress_bar
 from ..work.state import State
 from .condition import network_inputs
@@ -76,7 +77,6 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
     name: ClassVar[str] = "diffusion"
     trains_network: ClassVar[bool] = True
     has_own_size: ClassVar[bool] = True
-    call_values: ClassVar[int] = 2**13
     call_rows: ClassVar[int] = 64
 
     def __init__(
@@ -298,6 +298,10 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
             callback(int(chain.n[-1]), start)
         v = reverse.sample(self._denoiser(), start, condition, chain, var, noise, callback, self.own)
         return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
+
+    def rows_of_call(self, shape: tuple[int, ...]) -> int:
+        values = getattr(self.net.module, "call_values", GridNetwork.call_values)
+        return int(np.clip(values // int(np.prod(shape)), 4, self.call_rows))
 
     def _error_for(self, reverse: Reverse) -> Array | None:
         """Return e_n, by place for the sampler that uses it."""

@@ -309,7 +309,6 @@ class ResidualLaw(ABC):
             out[numbers, rows] = self.draw(inputs, Rows(seed, first + places[rows], numbers, places[rows]), **sampling)
         return out
 
-    @final
     def rows_of_call(self, shape: tuple[int, ...]) -> int:
         """Return the number of rows of one call of `draw` for fields of this shape."""
         return int(np.clip(self.call_values // int(np.prod(shape)), 4, self.call_rows))

@@ -278,3 +278,11 @@ def test_the_bound_needs_the_whole_chain() -> None:
     law = exact_law(0.5, variance="gaussian", t_start=10)
     with pytest.raises(UserError, match="nvlb needs a chain down to step 0, but this model ends at t_start = 10"):
         law.negative_log_density(gaussian_residuals(0.5, 4, 0))
+
+
+@pytest.mark.parametrize(("network", "rows"), [("small", 64), ("fno", 4)])
+def test_calls_are_as_large_as_the_network_likes(network, rows) -> None:
+    a = np.zeros((4, 1, 64, 64))
+    law = Diffused(network, training=STILL, search_steps=False)
+    law.learn(Residuals(Pairs.of(a, a + 1), a + 1), Residuals(Pairs.of(a, a + 1), a + 1), Terms(progress=False))
+    assert law.rows_of_call((1, 64, 64)) == rows
