@@ -149,6 +149,7 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
         settings: dict[str, Any] = {"normalise": normalise, "elements": elements, "time": True}
         net = NetworkOnPairs.build(self.network, pairs, spaces, terms, **settings)
         self.networks = (net,)
+        self.call_values = getattr(self.net.module, "call_values", GridNetwork.call_values)
 
         def objective(some: Pairs, purpose: str) -> Objective:
             drawn = self._draws(net, some, terms.seed, purpose)
@@ -299,10 +300,6 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
         v = reverse.sample(self._denoiser(), start, condition, chain, var, noise, callback, self.own)
         return (v / float(np.sqrt(chain.gamma[0]))).double().cpu().numpy()
 
-    def rows_of_call(self, shape: tuple[int, ...]) -> int:
-        values = getattr(self.net.module, "call_values", GridNetwork.call_values)
-        return int(np.clip(values // int(np.prod(shape)), 4, self.call_rows))
-
     def _error_for(self, reverse: Reverse) -> Array | None:
         """Return e_n, by place for the sampler that uses it."""
         return self.error if self.place is None or reverse.sampler != GAUSSIAN_EXACT else self.place
@@ -394,5 +391,6 @@ class Diffused(ResidualLaw, AnyGridLaw, Density, Expectation, Tunable):
         if new.reverse.variance == "analytic" and new.error is None:
             raise UserError("the denoising error of the diffusion is missing; save the model again")
         new.networks = (NetworkOnPairs.from_state(saved, True, network),)
+        new.call_values = getattr(new.net.module, "call_values", GridNetwork.call_values)
         new.std = new.spread.std if new.spread.is_homoscedastic else None
         return new

@@ -202,7 +202,7 @@ class ResidualLaw(ABC):
     trains_network: ClassVar[bool] = False
     has_own_size: ClassVar[bool] = False
     uses_components: ClassVar[bool] = False
-    call_values: ClassVar[int] = 2**17
+    call_values: int = 2**17
     call_rows: ClassVar[int] = 512
     std: Array | None = None
     networks: tuple[NetworkOnPairs, ...] = ()
@@ -309,6 +309,7 @@ class ResidualLaw(ABC):
             out[numbers, rows] = self.draw(inputs, Rows(seed, first + places[rows], numbers, places[rows]), **sampling)
         return out
 
+    @final
     def rows_of_call(self, shape: tuple[int, ...]) -> int:
         """Return the number of rows of one call of `draw` for fields of this shape."""
         return int(np.clip(self.call_values // int(np.prod(shape)), 4, self.call_rows))

@@ -79,7 +79,6 @@ class Statistics(ResidualLaw, Expectation):
     name: ClassVar[str] = "statistics"
     trains_network: ClassVar[bool] = True
     has_own_size: ClassVar[bool] = True
-    call_values: ClassVar[int] = 2**17
 
     def __init__(
         self,
