@@ -35,6 +35,7 @@ __all__ = [
     "named_state",
     "out_of_fold",
     "pairs_of",
+    "powers",
     "refitted",
     "steady",
 ]
@@ -184,6 +185,11 @@ class Components:
     def restored(self, numbers: Array) -> Array:
         """Return Σ_k numbers_k φ_k."""
         return np.tensordot(numbers, self.fields, 1)
+
+
+def powers(fields: Array) -> Floats:
+    """Return mean squares of fields (component, channel, *grid) over their nodes: (component,), also of none."""
+    return np.asarray(np.square(fields).mean(axis=tuple(range(1, fields.ndim))))
 
 
 class Componentwise(ABC):

@@ -21,7 +21,7 @@ from .._typing import Array
 from ..diffusion.base import White
 from ..errors import UserError
 from ..learning.budget import Terms
-from ..mean.base import Components
+from ..mean.base import Components, powers
 from ..work.state import State
 from .law import Inputs, ResidualLaw, Residuals, Rows, ignored_settings, normals
 from .spread import Spread
@@ -122,7 +122,7 @@ def factors_of(numbers: Array, components: Components) -> Array:
     squares = np.square(np.divide(numbers, components.std, out=np.zeros(numbers.shape), where=known))
     of_pairs = np.ones(len(numbers)) if components.weights is None else components.weights
     count, total = of_pairs @ known, of_pairs @ squares
-    weights = np.square(components.std).mean(axis=0) * np.square(components.fields).reshape(len(total), -1).sum(axis=1)
+    weights = np.square(components.std).mean(axis=0) * powers(components.fields)
     average = (weights * total / np.where(count > 0, count, 1)).sum() / max(weights.sum(), TINY)
     return np.asarray(np.sqrt((total + PRIOR * average) / (count + PRIOR)))
 
@@ -133,8 +133,7 @@ def scatter_of(numbers: Array, components: Components, factors: Array) -> float:
     The square of a residual field divided by its expectation is about χ²_ν/ν, ν = (Σ v)²/Σ v² for variances v of its numbers,
     of which the logarithm has the variance ψ′(ν/2).
     """
-    fields = components.fields
-    weights = np.square(fields).reshape(len(fields), -1).mean(axis=1)
+    weights = powers(components.fields)
     expected, observed = np.square(components.std * factors) * weights, np.square(numbers) @ weights
     total = expected.sum(axis=1)
     some = (total > 0) & (observed > 0)

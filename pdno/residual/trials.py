@@ -1,8 +1,8 @@
 """Trained laws with their scores on the same pairs, and the comparisons by which one of them is selected.
 
-A law is better than another one by more than chance allows if the mean of the differences of their scores is many standard
-errors from 0 (`pdno.residual.compare`), or by evidence: it models numbers that whole fields share, whose distribution is not
-Gaussian by its likelihood on held-out pairs.
+A law is better than another one if the mean difference of their scores is more than chance allows (`pdno.residual.compare`).
+One standard error suffices for the law that is tried only where many outputs are at a bound. There is also evidence beside
+scores: numbers that whole fields share are not Gaussian, by their likelihood on held-out pairs.
 """
 
 from collections.abc import Collection, Mapping

@@ -69,6 +69,25 @@ def test_twice_the_runs_bring_what_the_posterior_expects(rough) -> None:
     assert bool(np.mean(forecasts) > np.log(0.4)) is rough
 
 
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_outputs_that_do_not_depend_on_parameters_have_a_finite_forecast(size) -> None:
+    """Constant ones, and pure noise, which twice the runs do not reduce."""
+    rng = np.random.default_rng(0)
+    x, u = rng.random((24, 2)), 1 + size * rng.standard_normal((24, 8))
+    model = pdno.baseline.Deterministic("process").fit(None, u, scalars=x, validation=0)
+    curve = pdno.learning_curve(model, pdno.Pairs.of(np.zeros((24, 8)), u, scalars=x), repetitions=1)
+    now, twice = (np.array(curve.forecast(n)) for n in (24, 48))
+    assert np.isfinite([now, twice]).all()
+    assert 0.9 * now[0] <= twice[0] <= now[0]
+    assert ("All outputs are equal" in curve.describe()) is (size == 0)
+
+
+def test_the_default_takes_few_runs_with_equal_outputs() -> None:
+    x, u = np.random.default_rng(0).random((24, 2)), np.ones((24, 8))
+    model = pdno.PDNO(budget=20).fit(None, u, scalars=x, progress=False)
+    np.testing.assert_allclose(model.sample(u[:3], 4, scalars=x[:3]), 1, rtol=1e-12)
+
+
 def test_validation_pairs_are_used_and_groups_stay_together() -> None:
     """With each input observed twice, the error is that of other inputs, not zero."""
     x = np.repeat(np.random.default_rng(0).random((30, 1)), 2, axis=0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._typing import Floats
 from ...draw import generator
+from ..base import powers
 from .fitted import Fitted
 from .promise import new_rows, quantiles
 from .regression import Regression
@@ -18,12 +19,12 @@ __all__ = ["posterior_sizes"]
 
 DESIGNS = 2  # of each number of runs
 MOST_NEW = 400  # inputs x
+TINY = 1e-150  # in place of no error at all
 
 
 def posterior_sizes(fitted: Fitted, counts: tuple[int, ...], seed: int) -> tuple[Floats, float]:
     """Return S(n) for these numbers of runs, geometric means over designs, and N."""
-    regression, fields = fitted.regression, fitted.basis.fields
-    weights = np.square(fields).reshape(len(fields), -1).mean(axis=1) * regression.variance
+    weights = powers(fitted.basis.fields) * fitted.regression.variance
     new, sizes = new_rows(fitted.x, seed)[:MOST_NEW], np.empty((DESIGNS, len(counts)))
     for design, sized in enumerate(sizes):
         for place, count in enumerate(counts):
@@ -33,4 +34,4 @@ def posterior_sizes(fitted: Fitted, counts: tuple[int, ...], seed: int) -> tuple
             x = np.stack([quantiles(column, each) for column, each in zip(fitted.x.T, p.T, strict=True)], axis=1)
             v = Regression(x, np.zeros((count, len(weights))), fitted.hyper)(new)[1]
             sized[place] = np.sqrt((v @ weights).mean())
-    return np.exp(np.log(sizes).mean(axis=0)), float(np.sqrt(weights @ fitted.hyper.nugget))
+    return np.exp(np.log(np.maximum(sizes, TINY)).mean(axis=0)), float(np.sqrt(weights @ fitted.hyper.nugget))

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..._typing import Floats
 from ...work.state import State
+from ..base import powers
 from .fitted import Fitted
 from .regression import Hyper, Regression
 from .warp import Warp
@@ -113,8 +114,7 @@ class Jackknife:
     @property
     def _of_components(self) -> Floats:
         """Return w_k, (component,)."""
-        fields = self.fitted.basis.fields
-        return np.asarray(np.square(fields).reshape(len(fields), -1).mean(axis=1))
+        return powers(self.fitted.basis.fields)
 
     def _squares(self, x: Floats) -> Floats:
         """Return s², (sample,)."""

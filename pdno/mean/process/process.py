@@ -24,7 +24,7 @@ from ...draw import generator
 from ...errors import UserError
 from ...learning.budget import Terms
 from ...work.state import State
-from ..base import Components, Componentwise, Mean, Posterior, checked
+from ..base import Components, Componentwise, Mean, Posterior, checked, powers
 from .components import Coordinates
 from .fitted import Fitted
 from .forecast import posterior_sizes
@@ -150,7 +150,7 @@ class Process(Mean, Posterior, Componentwise):
 
     def joint(self, a: Array, scalars: Array | None, most: int) -> tuple[Floats, Floats]:
         fitted, fields, s = self._inputs(a, scalars)
-        squares = np.square(fitted.basis.fields).reshape(len(fitted.basis.fields), -1).mean(axis=1)
+        squares = powers(fitted.basis.fields)
         rows = np.argsort(-fitted.variances(fields, s)[1].mean(axis=0) * squares, kind="stable")[:most]
         some = Regression(fitted.x, fitted.y[:, rows], Hyper(fitted.hyper.kernel[rows], fitted.hyper.log[rows]))
         sizes = some.variance * squares[rows]

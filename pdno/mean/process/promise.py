@@ -11,7 +11,7 @@ import numpy as np
 from ..._typing import Array
 from ...data.pairs import Pairs
 from ...draw import generator
-from ..base import Components, Componentwise, Mean
+from ..base import Components, Componentwise, Mean, powers
 
 __all__ = ["inputs_are_known", "new_rows", "quantiles", "size_at_new_inputs"]
 
@@ -66,5 +66,4 @@ def quantiles(column: Array, p: Array) -> Array:
 
 def _size(components: Components) -> Array:
     """Return the root mean square over the field of the posterior standard deviation, (sample,)."""
-    weights = np.square(components.fields).reshape(len(components.fields), -1).mean(axis=1)
-    return np.asarray(np.sqrt(np.square(components.std) @ weights))
+    return np.asarray(np.sqrt(np.square(components.std) @ powers(components.fields)))

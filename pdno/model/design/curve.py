@@ -98,6 +98,8 @@ class LearningCurve:
 
     def describe(self) -> str:
         """Return the forecast in a sentence or two, in percent of the spread of outputs."""
+        if self.spread == 0:
+            return "All outputs are equal, so that there is no error that more runs could reduce."
         n = self.trained
         now, twice, four = (_percent(self.forecast(k * n), self.spread) for k in (1, 2, 4))
         floor, error = self.floor
@@ -188,11 +190,11 @@ def _by_posterior(sizes: Floats, noise: float, law: PowerLaw, runs: int, shift: 
         runs: the present number.
         shift: added to the exponent.
     """
-    now, then = np.square(sizes) + noise**2
+    now, then = np.maximum(np.square(sizes) + noise**2, TINY)
     square = law(runs) ** 2
     floor = np.minimum(law.floor**2, square * noise**2 / now)
     rest = square - floor
-    exponent = np.log2(rest / (square * then / now - floor)) / 2 + shift
+    exponent = np.log2(np.maximum(rest, TINY) / np.maximum(square * then / now - floor, TINY)) / 2 + shift
     exponent = np.clip(exponent, EXPONENTS[0], EXPONENTS[-1])
     return PowerLaw(np.sqrt(floor), np.sqrt(rest) * float(runs) ** exponent, exponent)
 
